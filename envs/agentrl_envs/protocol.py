@@ -11,6 +11,9 @@
 The last two exist only where `EnvironmentResponse` announces them. Every failure is an
 `ErrorResponse`. All calls are idempotent: an open with the same key and a step with the same number
 return the answer of the first call.
+
+Every request may have the header `TIMEOUT_HEADER`. A call of the environment ends after that time,
+or after the server's own limit if that is less.
 """
 
 from __future__ import annotations
@@ -24,6 +27,10 @@ from agentrl_envs.env import Observation, Step, Task
 
 DEFAULT_CAPACITY = 256
 """Sessions that a server has open at the same time, unless it is started with another number."""
+
+TIMEOUT_HEADER = "agentrl-timeout-s"
+"""Header with the seconds after which the client gives up. A server that does not know it goes on
+with calls for which nobody waits until its own limit."""
 
 MAX_ACTION_CHARS = 200_000
 """Characters of one reply. Far beyond the token budget of any turn: a safety limit."""

@@ -40,7 +40,7 @@ from agentrl_envs.errors import (
     UnreachableError,
     WorldError,
 )
-from agentrl_envs.protocol import ErrorDetail, ErrorResponse
+from agentrl_envs.protocol import TIMEOUT_HEADER, ErrorDetail, ErrorResponse
 from agentrl_envs.proxies import mounts
 
 M = TypeVar("M", bound=BaseModel)
@@ -164,10 +164,12 @@ class ServerClient:
             self._busy[index] -= 1
 
     def _new_pool(self, token: str | None, verify: ssl.SSLContext | bool) -> httpx.AsyncClient:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        headers[TIMEOUT_HEADER] = f"{self._options.call_s:g}"
         return httpx.AsyncClient(
             base_url=self.url,
             mounts=mounts(self.url),
-            headers={} if token is None else {"authorization": f"Bearer {token}"},
+            headers=headers,
             verify=verify,
             timeout=httpx.Timeout(self._options.call_s, connect=min(5.0, self._options.call_s)),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),

@@ -39,6 +39,7 @@ from agentrl_envs.server.metrics import CONTENT_TYPE, Metrics
 from agentrl_envs.server.request_reading import (
     M,
     completes_before_disconnect,
+    limit_of,
     query_number,
     read_body,
     split_of,
@@ -71,7 +72,7 @@ class ServerOptions(BaseModel):
     """Seconds without a call after which a session expires."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds that one reset or step may take before its session is lost, and that finding tasks
-    may take."""
+    may take. A client that gives up sooner says so: see `protocol.TIMEOUT_HEADER`."""
     body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds within which the body of a request must arrive."""
     drain_s: float = Field(default=0.0, ge=0, le=86_400)
@@ -173,14 +174,19 @@ class EnvironmentServer:
         split = split_of(request)
         start = query_number(request, "start", default=0, maximum=1 << 53)
         count = query_number(request, "count", default=1, maximum=MAX_TASKS)
-        finding = asyncio.create_task(self._task_service.tasks(split, start, count))
+        limit_s = limit_of(request)
+        finding = asyncio.create_task(
+            self._task_service.tasks(split, start, count, limit_s=limit_s)
+        )
         if not await completes_before_disconnect(finding, request):
             return Response(status_code=CLIENT_CLOSED_REQUEST)
         return _json_response(protocol.TasksResponse(tasks=finding.result()))
 
     async def open(self, request: Request) -> Response:
         body = await self._body(request, protocol.OpenRequest)
-        session, observation = await self._sessions.open(body.task, body.key, body.replaces)
+        session, observation = await self._sessions.open(
+            body.task, body.key, body.replaces, limit_s=limit_of(request)
+        )
         response = protocol.OpenResponse(
             id=session, ttl_s=self._options.ttl_s, observation=observation
         )
@@ -188,16 +194,18 @@ class EnvironmentServer:
 
     async def step(self, request: Request) -> Response:
         body = await self._body(request, protocol.StepRequest)
-        step = await self._sessions.step(request.path_params["session"], body.n, body.action)
+        session = request.path_params["session"]
+        step = await self._sessions.step(session, body.n, body.action, limit_s=limit_of(request))
         return _json_response(protocol.StepResponse(step=step))
 
     async def steps(self, request: Request) -> Response:
         body = await self._body(request, protocol.StepsRequest, min_limit=MIN_BATCH_BYTES)
-        return StreamingResponse(self._outcome_lines(body.steps), media_type=NDJSON)
+        lines = self._outcome_lines(body.steps, limit_of(request))
+        return StreamingResponse(lines, media_type=NDJSON)
 
     async def relabel(self, request: Request) -> Response:
         body = await self._body(request, protocol.RelabelRequest, min_limit=MIN_BATCH_BYTES)
-        texts = await self._task_service.relabel(body.openings)
+        texts = await self._task_service.relabel(body.openings, limit_s=limit_of(request))
         return _json_response(protocol.RelabelResponse(texts=texts))
 
     async def close(self, request: Request) -> Response:
@@ -219,11 +227,11 @@ class EnvironmentServer:
             await self._sessions.close_expired()
 
     async def _outcome_lines(
-        self, requested: tuple[protocol.SessionStep, ...]
+        self, requested: tuple[protocol.SessionStep, ...], limit_s: float
     ) -> AsyncIterator[bytes]:
         """One line for each step as soon as it is done, so that a slow environment delays no other
         session. Steps that finish within `LINE_BATCH_S` share a chunk."""
-        index = {self._start_step(each): number for number, each in enumerate(requested)}
+        index = {self._start_step(each, limit_s): number for number, each in enumerate(requested)}
         pending = set(index)
         while pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -232,11 +240,11 @@ class EnvironmentServer:
                 done |= soon
             yield b"".join(_outcome_line(index[task], task) for task in done)
 
-    def _start_step(self, requested: protocol.SessionStep) -> asyncio.Task[Step]:
+    def _start_step(self, requested: protocol.SessionStep, limit_s: float) -> asyncio.Task[Step]:
         """Run the step as a task that survives a disconnect: the client may reconnect and repeat
         the request."""
         task = asyncio.create_task(
-            self._sessions.step(requested.session, requested.n, requested.action)
+            self._sessions.step(requested.session, requested.n, requested.action, limit_s=limit_s)
         )
         self._running_steps.add(task)
         task.add_done_callback(self._forget_step)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from agentrl_envs.env import Split
+from agentrl_envs.protocol import TIMEOUT_HEADER
 from agentrl_envs.server.error_responses import RequestError, validation_error
 
 M = TypeVar("M", bound=BaseModel)
@@ -53,6 +55,22 @@ def query_number(request: Request, name: str, *, default: int, maximum: int) -> 
     if not is_number or int(given) > maximum:
         raise RequestError(400, "invalid", f"{name} must be an integer from 0 to {maximum}", name)
     return int(given)
+
+
+def limit_of(request: Request) -> float:
+    """Seconds after which the client gives up; infinite if it does not say. Raises `RequestError`
+    for a header that is no number above 0."""
+    given = request.headers.get(TIMEOUT_HEADER)
+    if given is None:
+        return math.inf
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        message = f"{TIMEOUT_HEADER} must be a number of seconds above 0"
+        raise RequestError(400, "invalid", message, TIMEOUT_HEADER)
+    return seconds
 
 
 async def completes_before_disconnect(work: asyncio.Task[Any], request: Request) -> bool:

@@ -7,6 +7,7 @@ and the client receives a `SessionError`. A repeated call returns the stored ans
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,9 +42,10 @@ class Sessions:
         self.draining = Draining(self._leases.live, limit_s=drain_s, clock=clock)
 
     async def open(
-        self, task: Task, key: str, replaces: str | None = None
+        self, task: Task, key: str, replaces: str | None = None, *, limit_s: float = math.inf
     ) -> tuple[str, Observation]:
-        """Open a session and set up `task`: its id and the first observation.
+        """Open a session and set up `task`: its id and the first observation. `limit_s`: seconds
+        that the reset may take, if they are less than the server's limit.
 
         Raises `CapacityError` when the server is full, `DrainingError` while it drains,
         `ConflictError` if `key` was used for another task, `TaskError` for a task of another
@@ -61,7 +63,7 @@ class Sessions:
             if lease.first_observation is not None:
                 self._metrics.repeated.inc()
                 return lease.id, lease.first_observation
-            async with self._lost_on_failure(lease), self._timeout("reset"):
+            async with self._lost_on_failure(lease), self._timeout("reset", limit_s):
                 with self._metrics.reset_seconds.time():
                     observation = await self._executor.reset(lease.id, task)
                 lease.first_observation = lease.checker.reset(observation)
@@ -69,8 +71,9 @@ class Sessions:
         self._update_gauge()
         return lease.id, lease.first_observation
 
-    async def step(self, session: str, n: int, action: str) -> Step:
+    async def step(self, session: str, n: int, action: str, *, limit_s: float = math.inf) -> Step:
         """Take the n-th step, counted from 1; a repeat of the last one returns its stored answer.
+        `limit_s`: seconds that it may take, if they are less than the server's limit.
 
         Raises `UnknownLeaseError`, and `ConflictError` for a number out of order."""
         lease = self._leases.get(session)
@@ -78,7 +81,7 @@ class Sessions:
             if (stored := _stored_answer(lease, n, action)) is not None:
                 self._metrics.repeated.inc()
                 return stored
-            async with self._lost_on_failure(lease), self._timeout("step"):
+            async with self._lost_on_failure(lease), self._timeout("step", limit_s):
                 with self._metrics.step_seconds.time():
                     step = await self._executor.step(lease.id, action)
                 lease.checker.step(step)
@@ -141,12 +144,13 @@ class Sessions:
                 self._executor.discard(lease.id)
 
     @asynccontextmanager
-    async def _timeout(self, call: str) -> AsyncIterator[None]:
+    async def _timeout(self, call: str, limit_s: float) -> AsyncIterator[None]:
+        limit_s = min(self._timeout_s, limit_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(limit_s):
                 yield
         except TimeoutError:
-            raise SessionError(f"{call} took longer than {self._timeout_s:g} s") from None
+            raise SessionError(f"{call} took longer than {limit_s:g} s") from None
 
     def _update_gauge(self) -> None:
         self._metrics.sessions.set(len(self._leases))

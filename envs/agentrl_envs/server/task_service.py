@@ -61,12 +61,13 @@ class TaskService:
     """Deals tasks, one call at a time: a task set need not be thread-safe."""
 
     def __init__(self, task_set: TaskSet, *, timeout_s: float) -> None:
-        """`timeout_s`: seconds that one request may take."""
+        """`timeout_s`: seconds that one request may take, unless it has a lower limit."""
         self._task_set = task_set
         self._timeout_s = timeout_s
         # Never more than one thread: a hanging call may be inside the task set's state.
         self._thread = ThreadPool(1, max_abandoned=0, name="tasks")
-        self._call_began: float | None = None
+        self._running: tuple[float, float] | None = None
+        """When the call under way began, and the seconds that its request may take."""
         self._reached: dict[Split, int] = {"train": 0, "heldout": 0}
         self._stride: dict[Split, int] = {"train": FIRST_STRIDE, "heldout": FIRST_STRIDE}
         self._hash: str | None = None
@@ -76,9 +77,10 @@ class TaskService:
     @property
     def problem(self) -> str | None:
         """Why tasks cannot be dealt now; None: they can."""
-        began = self._call_began
-        if began is not None and (blocked_s := time.monotonic() - began) > self._timeout_s:
-            return f"a call to the task set has not returned for {blocked_s:.0f} s"
+        if (running := self._running) is not None:
+            began, limit_s = running
+            if (blocked_s := time.monotonic() - began) > limit_s:
+                return f"a call to the task set has not returned for {blocked_s:.0f} s"
         return self._failure if self._hash is None else None
 
     async def start(self, *, retry_s: float = RETRY_S) -> None:
@@ -100,21 +102,24 @@ class TaskService:
             self._hash = tasks_hash(tuple(task.id for task in tasks))
         return self._hash
 
-    async def tasks(self, split: Split, start: int, count: int) -> tuple[Task, ...]:
-        """Tasks `start` to `start + count - 1` of a split. Raises `TaskError` if they are not found
-        in time, `SessionError` if the task set hangs."""
+    async def tasks(
+        self, split: Split, start: int, count: int, *, limit_s: float = math.inf
+    ) -> tuple[Task, ...]:
+        """Tasks `start` to `start + count - 1` of a split, within `limit_s` and `timeout_s`. Raises
+        `TaskError` if they are not found in time, `SessionError` if the task set hangs."""
         tasks: list[Task] = []
+        limit_s = min(self._timeout_s, limit_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._approach(split, start)
+            async with asyncio.timeout(limit_s):
+                await self._approach(split, start, limit_s)
                 while len(tasks) < count:
-                    first = start + len(tasks)
-                    tasks += await self._call(partial(self._deal, split, first, start + count))
+                    deal = partial(self._deal, split, start + len(tasks), start + count)
+                    tasks += await self._call(deal, limit_s)
         except TimeoutError:
             if self.problem is not None and self._hash is not None:
                 raise SessionError(f"{self._task_set.name}: {self.problem}") from None
             raise TaskError(
-                f"start: {split} task {start + len(tasks)} was not found in {self._timeout_s:g} s; "
+                f"start: {split} task {start + len(tasks)} was not found in {limit_s:g} s; "
                 f"the search has reached {self._reached[split]}; use a lower index, or try again"
             ) from None
         return tuple(tasks)
@@ -124,19 +129,23 @@ class TaskService:
         none, `SessionError` if the task set hangs."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._call(partial(self._numbered, number))
+                return await self._call(partial(self._numbered, number), self._timeout_s)
         except TimeoutError:
             message = f"{self._task_set.name}: task {number} took longer than {self._timeout_s:g} s"
             raise SessionError(message) from None
 
-    async def relabel(self, requested: tuple[Relabel, ...]) -> tuple[str, ...]:
-        """The observations with their new goals. Raises `TaskError` if the environment has no
-        relabeling, or an observation is not the first one of an episode."""
+    async def relabel(
+        self, requested: tuple[Relabel, ...], *, limit_s: float = math.inf
+    ) -> tuple[str, ...]:
+        """The observations with their new goals, within `limit_s` and `timeout_s`. Raises
+        `TaskError` if the environment has no relabeling, or an observation is not the first one of
+        an episode, `SessionError` if it takes longer."""
+        limit_s = min(self._timeout_s, limit_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._call(partial(self._relabel, requested))
+            async with asyncio.timeout(limit_s):
+                return await self._call(partial(self._relabel, requested), limit_s)
         except TimeoutError:
-            message = f"{self._task_set.name}: relabel took longer than {self._timeout_s:g} s"
+            message = f"{self._task_set.name}: relabel took longer than {limit_s:g} s"
             raise SessionError(message) from None
 
     async def description(
@@ -161,14 +170,14 @@ class TaskService:
         """Stop dealing tasks."""
         self._thread.close()
 
-    async def _approach(self, split: Split, start: int) -> None:
+    async def _approach(self, split: Split, start: int, limit_s: float) -> None:
         """Bring an unbounded task set to `start` in slices: one call for a distant index could
         occupy it for minutes."""
         if self._task_set.size(split) is not None:
             return
         while (index := self._reached[split] + self._stride[split]) < start:
             began = time.monotonic()
-            await self._call(partial(self._task_set.task, split, index))
+            await self._call(partial(self._task_set.task, split, index), limit_s)
             took_s = time.monotonic() - began
             self._reached[split] = max(self._reached[split], index)
             if took_s < SLICE_S / 2:
@@ -176,16 +185,16 @@ class TaskService:
             elif took_s > SLICE_S:
                 self._stride[split] = _stride(max(1, self._stride[split] // 2))
 
-    async def _call(self, call: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self._thread.submit(self._timed, call))
+    async def _call(self, call: Callable[[], T], limit_s: float) -> T:
+        return await asyncio.wrap_future(self._thread.submit(self._timed, call, limit_s))
 
-    def _timed(self, call: Callable[[], T]) -> T:
+    def _timed(self, call: Callable[[], T], limit_s: float) -> T:
         """Runs in the thread. Records when the call began, for `problem`."""
-        self._call_began = time.monotonic()
+        self._running = time.monotonic(), limit_s
         try:
             return call()
         finally:
-            self._call_began = None
+            self._running = None
 
     def _deal(self, split: Split, start: int, stop: int) -> list[Task]:
         """The tasks from `start` that can be dealt within one slice; at least one."""

@@ -11,6 +11,7 @@ import base64
 import json
 
 from agentrl_components.spec import AgentRLRun, Environment
+from agentrl_components.spec.fields.environments import MAX_TIMEOUT_S
 from agentrl_envs import registry
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
@@ -196,6 +197,8 @@ def _serve_command(builtin: str, environment: Environment) -> list[str]:
     ]
     port = str(ENVIRONMENT_PORT)
     flags = ["--host", "0.0.0.0", "--port", port, "--token-env", TOKEN_VARIABLE]
+    # Stages send `timeoutS` with their calls, so that an edit of it does not restart the servers.
+    flags += ["--timeout", str(MAX_TIMEOUT_S)]
     if environment.scaling is not None:
         flags += ["--drain", str(environment.scaling.drain_s)]
         if environment.scaling.sessions_per_server is not None:

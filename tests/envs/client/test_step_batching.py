@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from blocking_tasks import BlockingTasks
 from corridor_server import HURRIED, PATIENT, red_left_2, served
+from starlette.datastructures import Headers
 
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Step
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import ContractError, SessionError
+from agentrl_envs.protocol import TIMEOUT_HEADER
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
@@ -58,6 +60,23 @@ async def test_step_times_out_after_the_configured_time():
             await session.reset(red_left_2())
             with pytest.raises(SessionError, match=r"got no answer in 1 s"):
                 await session.step("wait")
+
+
+async def test_servers_are_told_when_the_client_gives_up():
+    given: set[tuple[str, str | None]] = set()
+    app = create_app(CorridorTasks(), ThreadExecutor(CorridorTasks()), ServerOptions())
+
+    async def recording(scope, receive, send):
+        if scope["type"] == "http":
+            given.add((scope["path"], Headers(scope=scope).get(TIMEOUT_HEADER)))
+        await app(scope, receive, send)
+
+    with running(recording) as url:
+        async with RemoteWorld.connected(url, options=replace(PATIENT, call_s=299.5)) as remote:
+            sessions = [remote.session() for _ in range(2)]
+            await asyncio.gather(*(session.reset(red_left_2()) for session in sessions))
+            await asyncio.gather(*(session.step("left") for session in sessions))
+    assert {("/v1/sessions", "299.5"), ("/v1/steps", "299.5")} <= given
 
 
 async def test_error_in_one_step_does_not_affect_other_steps_of_its_request():

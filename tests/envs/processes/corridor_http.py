@@ -1,6 +1,6 @@
 """A corridor server and an HTTP client for it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import httpx
@@ -38,8 +38,11 @@ def opened(http: httpx.Client, key: str = "k", **fields) -> httpx.Response:
     return http.post("/v1/sessions", json={"task": RED_LEFT_2, "key": key, **fields})
 
 
-def stepped(http: httpx.Client, session: str, n: int, action: str) -> httpx.Response:
-    return http.post(f"/v1/sessions/{session}/steps", json={"n": n, "action": action})
+def stepped(
+    http: httpx.Client, session: str, n: int, action: str, headers: Mapping[str, str] | None = None
+) -> httpx.Response:
+    path = f"/v1/sessions/{session}/steps"
+    return http.post(path, json={"n": n, "action": action}, headers=headers)
 
 
 def error_of(response: httpx.Response) -> tuple[int, str]:

@@ -4,12 +4,14 @@ import json
 import time
 
 import httpx
+import pytest
 from blocking_tasks import BlockingTasks
 from corridor_http import RED_LEFT_2, FakeClock, error_of, opened, served, stepped
 
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.protocol import TIMEOUT_HEADER
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
@@ -171,6 +173,41 @@ def test_hung_steps_do_not_exhaust_the_threads():
         while http.get("/readyz").status_code != 200:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def test_a_call_ends_when_its_client_gives_up_although_the_server_would_wait_longer():
+    """Regression: a hung call held its thread and its session for the limit of the server."""
+    tasks, soon = BlockingTasks(), {TIMEOUT_HEADER: "0.2"}
+    with served(tasks, timeout_s=3600) as http, tasks.opened_on_exit():
+        alone = opened(http, "a").json()["id"]
+        lost = stepped(http, alone, 1, "wait", soon)
+        assert error_of(lost) == (500, "session")
+        assert "step took longer than 0.2 s" in lost.text
+        batched = opened(http, "b").json()["id"]
+        steps = [{"session": batched, "n": 1, "action": "wait"}]
+        (line,) = http.post("/v1/steps", json={"steps": steps}, headers=soon).text.splitlines()
+        assert json.loads(line)["error"]["message"] == "step took longer than 0.2 s"
+        tasks.block_resets = True
+        reset = http.post("/v1/sessions", json={"task": RED_LEFT_2, "key": "c"}, headers=soon)
+        assert error_of(reset) == (500, "session")
+        assert 'agentrl_env_sessions{environment="corridor"} 0.0' in http.get("/metrics").text
+
+
+def test_a_client_cannot_extend_the_limit_of_a_server():
+    tasks = BlockingTasks()
+    with served(tasks, timeout_s=0.5) as http, tasks.opened_on_exit():
+        session = opened_in_time(http, "a")
+        lost = stepped(http, session, 1, "wait", {TIMEOUT_HEADER: "3600"})
+        assert "step took longer than 0.5 s" in lost.text
+
+
+@pytest.mark.parametrize("given", ["soon", "nan", "-1", "0", "inf"])
+def test_a_limit_that_is_no_number_of_seconds_is_refused(given):
+    with served() as http:
+        session = opened(http).json()["id"]
+        refused = stepped(http, session, 1, "left", {TIMEOUT_HEADER: given})
+        assert error_of(refused) == (400, "invalid")
+        assert stepped(http, session, 1, "left").status_code == 200
 
 
 def opened_in_time(http: httpx.Client, key: str) -> str:

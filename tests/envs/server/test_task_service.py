@@ -11,6 +11,7 @@ from corridor_http import error_of, served
 from agentrl_envs.env import Split, Task
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError, TaskError
+from agentrl_envs.protocol import TIMEOUT_HEADER
 from agentrl_envs.server.task_service import TaskService
 
 LEVELS = 5
@@ -151,14 +152,15 @@ async def test_the_first_tasks_are_dealt_again_after_a_failure():
     assert service.problem is None
 
 
-def test_readiness_probe_fails_if_the_task_set_hangs():
+@pytest.mark.parametrize(("timeout_s", "headers"), [(1.0, {}), (3600.0, {TIMEOUT_HEADER: "1"})])
+def test_readiness_probe_fails_if_the_task_set_hangs(timeout_s, headers):
     tasks = HangingTaskSet()
-    with served(tasks, timeout_s=1.0) as http:
+    with served(tasks, timeout_s=timeout_s) as http:
         try:
             assert http.get("/v1/environment").status_code == 200
             assert http.get("/readyz").text == "ok"
-            assert http.get("/v1/tasks/train?start=7").status_code in (422, 500)
-            answer = http.get("/v1/tasks/train")
+            assert http.get("/v1/tasks/train?start=7", headers=headers).status_code in (422, 500)
+            answer = http.get("/v1/tasks/train", headers=headers)
             assert error_of(answer) == (500, "session")
             ready = http.get("/readyz")
             assert (ready.status_code, "has not returned" in ready.text) == (503, True)

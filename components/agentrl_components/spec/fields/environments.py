@@ -27,6 +27,9 @@ Reference = Annotated[
     ),
 ]
 
+MAX_TIMEOUT_S = 3600
+"""Most seconds of `Environment.timeout_s`."""
+
 
 class Scaling(SpecModel):
     """How the number of servers follows the share of their sessions that are in use."""
@@ -81,8 +84,9 @@ class Environment(SpecModel):
     max_turns: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(default=(), max_length=64)
     """Turn limits of this environment by phase, in place of `horizon.phases[].maxTurns`. The last
     one holds for all further phases. Empty: those of the schedule."""
-    timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    """Timeout of one reset or step, in seconds, after which the session counts as lost. With
+    timeout_s: float = Field(default=60.0, gt=0, le=MAX_TIMEOUT_S)
+    """Timeout of one reset or step, in seconds, after which the session counts as lost. The server
+    of a `url`, or of an `image` without `builtin`, may have a lower limit of its own. With
     `replicas: 0` it requires `workers`: a call is ended with its process. `agentrl run` without
     `workers` does not end calls of a `builtin`; it reports those that take more than 60 s."""
     replicas: int = Field(default=1, ge=0, le=1000)

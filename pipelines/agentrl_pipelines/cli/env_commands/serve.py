@@ -41,7 +41,10 @@ from agentrl_pipelines.cli.env_commands.source import (
     "--ttl", default=300.0, show_default=True, help="Seconds after which an idle session is closed."
 )
 @click.option(
-    "--timeout", default=60.0, show_default=True, help="Time limit of a step, in seconds."
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    help="Time limit of a step, in seconds, unless the client gives up sooner.",
 )
 @click.option(
     "--drain",

@@ -54,6 +54,8 @@ def test_a_builtin_environment_is_served_by_our_image_with_its_options_as_json()
         "8080",
         "--token-env",
         "AGENTRL_ENV_TOKEN",
+        "--timeout",
+        "3600",
     ]
 
 

@@ -145,9 +145,10 @@ class Sessions:
 
     @asynccontextmanager
     async def _timeout(self, call: str, limit_s: float) -> AsyncIterator[None]:
-        limit_s = min(self._timeout_s, limit_s)
+        if not self._executor.limits_calls:
+            limit_s = min(self._timeout_s, limit_s)
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s if limit_s < math.inf else None):
                 yield
         except TimeoutError:
             raise SessionError(f"{call} took longer than {limit_s:g} s") from None

@@ -34,6 +34,12 @@ class Executor(Protocol):
         ...
 
     @property
+    def limits_calls(self) -> bool:
+        """Whether it ends calls that take too long itself. Their time then begins when they are
+        made, not when they are requested."""
+        ...
+
+    @property
     def problem(self) -> str | None:
         """Why sessions cannot be run now; None: they can."""
         ...

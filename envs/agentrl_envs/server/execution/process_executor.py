@@ -49,8 +49,8 @@ class ProcessExecutor:
     sessions when it opens, and stays there.
 
     A worker that dies takes its sessions with it (`SessionError`) and is replaced. So is one that
-    makes a call for longer than `timeout_s`, and one that hangs in an abandoned call: they are
-    killed, because they block their other sessions too."""
+    makes a call for longer than `timeout_s`, abandoned or not: it is killed, because it blocks its
+    other sessions too. Without `timeout_s` one that makes an abandoned call is killed at once."""
 
     def __init__(
         self,
@@ -98,7 +98,8 @@ class ProcessExecutor:
         self._forget(session)
         if worker is None:
             return
-        if last_call is not None and last_call.running():
+        # `running` says little: a call is that already while it waits behind another one.
+        if not self.limits_calls and last_call is not None and last_call.running():
             _kill(worker)
             self._replace(worker)
         else:
@@ -106,6 +107,10 @@ class ProcessExecutor:
 
     async def close(self) -> None:
         await asyncio.gather(*(self._stop(worker) for worker in self._workers))
+
+    @property
+    def limits_calls(self) -> bool:
+        return self._timeout_s is not None
 
     @property
     def problem(self) -> str | None:

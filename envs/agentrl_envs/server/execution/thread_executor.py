@@ -57,6 +57,10 @@ class ThreadExecutor:
             self._threads.abandon(last_call)
 
     @property
+    def limits_calls(self) -> bool:
+        return False  # threads cannot be killed
+
+    @property
     def problem(self) -> str | None:
         if self._threads.exhausted:
             return f"{self._threads.abandoned} calls into the environment have not returned"

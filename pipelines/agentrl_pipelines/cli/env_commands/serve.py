@@ -57,7 +57,8 @@ from agentrl_pipelines.cli.env_commands.source import (
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Processes that run environments. 0: run them in threads.",
+    help="Processes that run environments, one call at a time in each; one that makes a call for "
+    "longer than --timeout is replaced. 0: run them in threads.",
 )
 @click.option(
     "--threads",
@@ -117,7 +118,7 @@ def serve(
             gateway = openenv_gateway(tasks)
         bound = server.bind_socket(host, port)
     environments: Executor = (
-        ProcessExecutor(factory, workers=workers)
+        ProcessExecutor(factory, workers=workers, name=tasks.name, timeout_s=settings.timeout_s)
         if workers
         else ThreadExecutor(tasks, threads=threads)
     )

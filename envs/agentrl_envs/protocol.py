@@ -7,8 +7,10 @@
     DELETE /v1/sessions/{id}                   -> 204
     POST   /v1/steps          StepsRequest     -> StepOutcome, one per line, as each is ready
     POST   /v1/relabel        RelabelRequest   -> RelabelResponse
+    POST   /v1/renewals       RenewalRequest   -> RenewalResponse  keeps sessions open
 
-The last two exist only where `EnvironmentResponse` announces them. Every failure is an
+`/v1/steps` and `/v1/relabel` exist only where `EnvironmentResponse` announces them. A server may
+lack `/v1/renewals`; sessions without a call for `ttl_s` seconds are lost there. Every failure is an
 `ErrorResponse`. All calls are idempotent: an open with the same key and a step with the same number
 return the answer of the first call.
 
@@ -40,6 +42,9 @@ MAX_STEPS = 256
 
 MAX_RELABELS = 64
 """Observations in one `RelabelRequest`."""
+
+MAX_RENEWALS = 1024
+"""Sessions in one `RenewalRequest`."""
 
 MAX_BATCH_CHARS = 64_000
 """Characters of actions, or of observations and goals, that a client puts into one batch."""
@@ -109,7 +114,7 @@ class EnvironmentResponse(Message):
     capacity: int
     """Maximum number of concurrent sessions."""
     ttl_s: float
-    """Seconds without a call after which a session expires."""
+    """Seconds without a call or a renewal after which a session expires."""
     version: str
     """Version of the package that serves."""
     tasks_hash: str
@@ -137,7 +142,7 @@ class OpenRequest(Message):
 
 
 class OpenResponse(Message):
-    """The session, leased for `ttl_s` seconds from its last call."""
+    """The session, leased for `ttl_s` seconds from its last call or renewal."""
 
     id: str
     ttl_s: float
@@ -188,6 +193,21 @@ class RelabelResponse(Message):
     """The first observations with their new goals, in the order of the request."""
 
     texts: tuple[str, ...]
+
+
+class RenewalRequest(Message):
+    """Sessions that their client still uses. Those that are not open are ignored."""
+
+    sessions: tuple[Annotated[str, StringConstraints(max_length=64)], ...] = Field(
+        min_length=1, max_length=MAX_RENEWALS
+    )
+
+
+class RenewalResponse(Message):
+    """The sessions are leased anew."""
+
+    open: int
+    """Number of those that are open."""
 
 
 class ErrorDetail(Message):

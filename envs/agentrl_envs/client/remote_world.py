@@ -208,7 +208,7 @@ class RemoteSession:
         try:
             self._member, response = await self._world.open(task, previous, self._id)
         finally:
-            _release_load(previous)
+            _forget(previous, self._id)
         self._id, self._steps = response.id, 0
         return self._checker.reset(response.observation)
 
@@ -223,9 +223,11 @@ class RemoteSession:
         except SessionError:
             if self._member is member:  # not closed or reset meanwhile
                 self._member = None
-                _release_load(member)
+                _forget(member, self._id)
             raise
         self._steps += 1
+        if step.terminated or step.truncated:
+            member.renewals.remove(self._id)
         return self._checker.step(step)
 
     async def close(self) -> None:
@@ -237,7 +239,7 @@ class RemoteSession:
         except SessionError:
             return
         finally:
-            _release_load(member)
+            _forget(member, self._id)
 
 
 def _has_result(task: asyncio.Task[tuple[Task, ...]]) -> bool:
@@ -261,13 +263,15 @@ async def _open(
             await member.server.delete(f"/v1/sessions/{unwanted.id}", retry=False)
         raise
     member.load += 1
+    member.renewals.add(response.id, response.ttl_s)
     return member, response
 
 
-def _release_load(member: Member | None) -> None:
+def _forget(member: Member | None, session: str) -> None:
     """A session on the member is over."""
     if member is not None:
         member.load -= 1
+        member.renewals.remove(session)
 
 
 async def _fetch_page(member: Member, *, split: Split, start: int) -> tuple[Task, ...]:

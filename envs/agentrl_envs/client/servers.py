@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from agentrl_envs.client.http import ClientOptions, ServerClient
+from agentrl_envs.client.renewals import Renewals
 from agentrl_envs.client.step_batching import StepBatcher
 from agentrl_envs.errors import CapacityError, SessionError, UnreachableError, WorldError
 from agentrl_envs.protocol import EnvironmentResponse
@@ -56,6 +57,7 @@ class Member:
 
     server: ServerClient
     batcher: StepBatcher
+    renewals: Renewals
     description: EnvironmentResponse | None = None
     """None: it has never answered."""
     load: int = 0
@@ -235,7 +237,7 @@ class ServerPool:
     def _new_member(self, url: str) -> Member:
         server = ServerClient(url, token=self._token, options=self._options)
         batcher = StepBatcher(server, max_steps=0, call_s=self._options.call_s)
-        return Member(server=server, batcher=batcher)
+        return Member(server=server, batcher=batcher, renewals=Renewals(server))
 
     def _admit(self, member: Member, description: EnvironmentResponse) -> None:
         """Use a server that answered. Raises `WorldError` if its tasks differ from the first's."""
@@ -269,5 +271,6 @@ async def _probe(server: ServerClient, timeout_s: float) -> EnvironmentResponse:
 
 
 async def _close_member(member: Member) -> None:
+    await member.renewals.close()
     await member.batcher.close()
     await member.server.close()

@@ -69,7 +69,7 @@ class ServerOptions(BaseModel):
     capacity: int = Field(default=protocol.DEFAULT_CAPACITY, ge=1, le=100_000)
     """Maximum number of concurrent sessions; more are rejected with 429."""
     ttl_s: float = Field(default=300.0, gt=0, le=86_400)
-    """Seconds without a call after which a session expires."""
+    """Seconds without a call or a renewal after which a session expires."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds that one reset or step may take before its session is lost, and that finding tasks
     may take. A client that gives up sooner says so: see `protocol.TIMEOUT_HEADER`."""
@@ -124,6 +124,7 @@ class EnvironmentServer:
             Route("/v1/sessions/{session}/steps", self.step, methods=["POST"]),
             Route("/v1/steps", self.steps, methods=["POST"]),
             Route("/v1/relabel", self.relabel, methods=["POST"]),
+            Route("/v1/renewals", self.renew, methods=["POST"]),
             Route("/v1/sessions/{session}", self.close, methods=["DELETE"]),
         ]
 
@@ -207,6 +208,10 @@ class EnvironmentServer:
         body = await self._body(request, protocol.RelabelRequest, min_limit=MIN_BATCH_BYTES)
         texts = await self._task_service.relabel(body.openings, limit_s=limit_of(request))
         return _json_response(protocol.RelabelResponse(texts=texts))
+
+    async def renew(self, request: Request) -> Response:
+        body = await self._body(request, protocol.RenewalRequest, min_limit=MIN_BATCH_BYTES)
+        return _json_response(protocol.RenewalResponse(open=self._sessions.renew(body.sessions)))
 
     async def close(self, request: Request) -> Response:
         await self._sessions.close(request.path_params["session"])

@@ -1,14 +1,14 @@
 """Leases: who holds a session, until when, and the last answer it was given.
 
-A lease expires `ttl_s` seconds after its last use; one that is in use never expires. This module
-touches no environment and reads the time only from `clock`, which tests can set.
+A lease expires `ttl_s` seconds after its last use or renewal; one that is in use never expires.
+This module touches no environment and reads the time only from `clock`, which tests can set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -121,6 +121,13 @@ class Leases:
         finally:
             lease.active_calls -= 1
             lease.expires_at = self._clock() + self._ttl_s
+
+    def renew(self, lease_ids: Iterable[str]) -> int:
+        """Renew leases without a call. Returns the number of those that exist."""
+        leases = [self._by_id[one] for one in set(lease_ids) if one in self._by_id]
+        for lease in leases:
+            lease.expires_at = self._clock() + self._ttl_s
+        return len(leases)
 
     def release(self, lease: Lease) -> None:
         """Free the session's place. May be called twice."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from agentrl_envs.env import Observation, Step, Task
@@ -89,6 +89,11 @@ class Sessions:
             lease.finished = step.terminated or step.truncated
         self._metrics.steps.inc()
         return step
+
+    def renew(self, sessions: Iterable[str]) -> int:
+        """Keep sessions from expiring whose client is busy with something else. Returns the number
+        of those that are open."""
+        return self._leases.renew(sessions)
 
     async def close(self, session: str) -> None:
         """Close the session. Does nothing for one that is not open."""

@@ -133,6 +133,17 @@ def test_idle_session_expires_after_its_ttl():
         assert error_of(stepped(http, session, 2, "left")) == (404, "session")
 
 
+def test_a_renewed_session_does_not_expire():
+    clock = FakeClock()
+    with served(capacity=1, ttl_s=0.2, clock=clock) as http:
+        session = opened(http, "a").json()["id"]
+        clock.now = 0.15
+        renewed = http.post("/v1/renewals", json={"sessions": [session, "nobody", session]})
+        assert (renewed.status_code, renewed.json()) == (200, {"open": 1})
+        clock.now = 0.3
+        assert stepped(http, session, 1, "left").status_code == 200
+
+
 def test_delete_is_idempotent_and_closed_session_refuses_steps():
     with served() as http:
         session = opened(http).json()["id"]

@@ -38,7 +38,10 @@ from agentrl_pipelines.cli.env_commands.source import (
 )
 @click.option("--capacity", default=256, show_default=True, help="Maximum number of open sessions.")
 @click.option(
-    "--ttl", default=300.0, show_default=True, help="Seconds after which an idle session is closed."
+    "--ttl",
+    default=300.0,
+    show_default=True,
+    help="Seconds after which a session is closed that its client neither uses nor renews.",
 )
 @click.option(
     "--timeout",

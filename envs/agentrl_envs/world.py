@@ -2,7 +2,7 @@
 
 A `World` deals tasks and opens sessions. `LocalWorld` wraps a `TaskSet` of this process. It calls
 environments whose steps take less than about a millisecond directly on the event loop, and those
-that wait for another program, such as a JVM or a browser, in threads.
+that wait for another program, such as a JVM or a browser, in threads of the world.
 `client.remote_world.RemoteWorld` implements the same interface over HTTP.
 """
 
@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.calls.code_errors import code_errors
+from agentrl_envs.calls.thread_pool import ThreadPool, environment_threads
 from agentrl_envs.calls.watch import WATCH, CallWatch
 from agentrl_envs.env import Environment, Observation, Relabels, Split, Step, Task, TaskSet
 from agentrl_envs.errors import TaskError
@@ -89,19 +90,20 @@ class World(Protocol):
 
 
 class LocalSession:
-    """A session of an environment in this process. `in_threads`: its calls block. `name` is that of
-    the environment in errors of its code (`CodeError`) and in notes of `watch`."""
+    """A session of an environment in this process. `threads` make its calls; None: they do not
+    block. `name` is that of the environment in errors of its code (`CodeError`) and in notes of
+    `watch`."""
 
     def __init__(
         self,
         environment: Environment,
         name: str,
         *,
-        in_threads: bool,
+        threads: ThreadPool | None = None,
         watch: CallWatch = WATCH,
     ) -> None:
         self._environment = environment
-        self.in_threads = in_threads
+        self._threads = threads
         self._name = name
         self._watch = watch
         self._task: Task | None = None
@@ -121,9 +123,9 @@ class LocalSession:
 
     async def _call(self, name: str, call: Callable[[], T]) -> T:
         with code_errors(self._name, self._task):
-            if self.in_threads:
-                return await asyncio.to_thread(self._watched, name, call)
-            return self._watched(name, call)
+            if self._threads is None:
+                return self._watched(name, call)
+            return await asyncio.wrap_future(self._threads.submit(self._watched, name, call))
 
     def _watched(self, name: str, call: Callable[[], T]) -> T:
         """Call it. A call that waits for a thread has not begun."""
@@ -143,6 +145,8 @@ class LocalWorld:
         self.task_set = task_set
         self.in_threads = in_threads
         self.watch = watch
+        # Its own, because calls that hang must not block other environments.
+        self._threads = environment_threads() if in_threads else None
 
     @property
     def name(self) -> str:
@@ -167,7 +171,7 @@ class LocalWorld:
     def session(self) -> Session:
         with self._call("environment"):
             environment = self.task_set.environment()
-        return LocalSession(environment, self.name, in_threads=self.in_threads, watch=self.watch)
+        return LocalSession(environment, self.name, threads=self._threads, watch=self.watch)
 
     @property
     def relabels(self) -> bool:
@@ -180,7 +184,9 @@ class LocalWorld:
             return [self.task_set.relabel(observation, goal) for observation, goal in openings]
 
     async def close(self) -> None:
-        """Does nothing: sessions are closed by those who opened them."""
+        """End the threads. Sessions are closed before, by those who opened them."""
+        if self._threads is not None:
+            self._threads.close()
 
     @contextmanager
     def _call(self, name: str) -> Iterator[None]:

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from agentrl_envs.calls.thread_pool import ThreadPool
 from agentrl_envs.env import Numbered, Relabels, Split, Task, TaskSet
 from agentrl_envs.errors import SessionError, TaskError, WorldError
 from agentrl_envs.protocol import MAX_STEPS, EnvironmentResponse, Relabel
-from agentrl_envs.server.execution.thread_pool import ThreadPool
 
 HASHED_TASKS = 64
 """Number of held-out tasks, from index 0, that `tasks_hash` covers."""

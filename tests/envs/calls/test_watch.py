@@ -185,7 +185,7 @@ def test_calls_that_wait_for_a_thread_have_not_begun():
     asyncio.run(play())
     line = next(line for line in lines if "other calls" in line)
     others = line.partition(", ")[2].split(" ")[0]
-    assert int(others) < 99  # the threads of asyncio are fewer than the sessions
+    assert int(others) < 99  # the threads of a world are fewer than the sessions
 
 
 HANGING = """
@@ -199,7 +199,7 @@ class Hanging(CorridorEnvironment):
         threading.Event().wait()
 
 async def play():
-    session = LocalSession(Hanging(), "lights", in_threads=False, watch=CallWatch(first_s=0.2))
+    session = LocalSession(Hanging(), "lights", watch=CallWatch(first_s=0.2))
     await session.reset(CorridorTasks().task("train", 0))
     await session.step("left")
 

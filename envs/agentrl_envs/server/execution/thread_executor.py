@@ -12,16 +12,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
+from agentrl_envs.calls.thread_pool import THREADS, environment_threads
 from agentrl_envs.env import Observation, Step, Task, TaskSet
 from agentrl_envs.errors import SessionError
 from agentrl_envs.server.execution.environment_pool import EnvironmentPool
-from agentrl_envs.server.execution.thread_pool import ThreadPool
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-MAX_ABANDONED_PER_THREAD = 4
-"""Hanging calls that are compensated by new threads, for each thread of a `ThreadExecutor`."""
 
 
 class ThreadExecutor:
@@ -30,11 +27,9 @@ class ThreadExecutor:
     A thread whose call was abandoned is replaced, because threads cannot be killed. Beyond
     `MAX_ABANDONED_PER_THREAD` hanging calls per thread the executor reports a `problem`."""
 
-    def __init__(self, task_set: TaskSet, *, threads: int = 32) -> None:
+    def __init__(self, task_set: TaskSet, *, threads: int = THREADS) -> None:
         self._pool = EnvironmentPool(task_set)
-        self._threads = ThreadPool(
-            threads, max_abandoned=threads * MAX_ABANDONED_PER_THREAD, name="environment"
-        )
+        self._threads = environment_threads(threads)
         self._last_call: dict[str, Future[Any]] = {}
 
     async def start_programs(self) -> None:

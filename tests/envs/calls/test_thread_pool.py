@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from agentrl_envs.calls.thread_pool import ThreadPool
 from agentrl_envs.errors import SessionError
-from agentrl_envs.server.execution.thread_pool import ThreadPool
 
 
 @pytest.fixture

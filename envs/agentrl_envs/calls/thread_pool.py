@@ -19,6 +19,13 @@ from agentrl_envs.errors import SessionError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+THREADS = 32
+"""Threads for the calls of one environment. They wait for other programs, so that their number does
+not depend on the cores."""
+
+MAX_ABANDONED_PER_THREAD = 4
+"""Hanging calls that are compensated by new threads, for each thread of an environment."""
+
 _Item = tuple["Future[Any]", Callable[[], Any]]
 
 
@@ -55,11 +62,11 @@ class ThreadPool:
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
-                raise SessionError("the server is shutting down")
+                raise SessionError("the environment is shutting down")
             if self._limit() <= 0:
                 raise SessionError(
                     f"{len(self._abandoned)} calls into the environment have not returned, and no "
-                    "thread is left; restart the server"
+                    "thread is left; restart this process"
                 )
             self._waiting += 1
             if self._idle < self._waiting and self._threads < self._limit():
@@ -134,3 +141,8 @@ class ThreadPool:
             self._idle -= 1
             self._waiting -= item is not None
         return item
+
+
+def environment_threads(threads: int = THREADS) -> ThreadPool:
+    """Threads for the calls of one environment."""
+    return ThreadPool(threads, max_abandoned=threads * MAX_ABANDONED_PER_THREAD, name="environment")

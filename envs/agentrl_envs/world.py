@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.calls.thread_pool import ThreadPool, environment_threads
 from agentrl_envs.calls.watch import WATCH, CallWatch
 from agentrl_envs.env import Environment, Observation, Relabels, Split, Step, Task, TaskSet
-from agentrl_envs.errors import TaskError
+from agentrl_envs.errors import SessionError, TaskError
 
 T = TypeVar("T")
+
+CLOSE_S = 10.0
+"""Seconds for which a session that is closed waits for its call that still runs in a thread. Most
+calls return, and then the next session finds a free place in a browser or a JVM."""
 
 
 @runtime_checkable
@@ -92,7 +97,8 @@ class World(Protocol):
 class LocalSession:
     """A session of an environment in this process. `threads` make its calls; None: they do not
     block. `name` is that of the environment in errors of its code (`CodeError`) and in notes of
-    `watch`."""
+    `watch`. `close` waits at most `close_s` seconds for a call of a cancelled episode that still
+    runs in its thread; one that takes longer is followed by the close when it returns."""
 
     def __init__(
         self,
@@ -101,9 +107,13 @@ class LocalSession:
         *,
         threads: ThreadPool | None = None,
         watch: CallWatch = WATCH,
+        close_s: float = CLOSE_S,
     ) -> None:
         self._environment = environment
         self._threads = threads
+        self._close_s = close_s
+        self._last_call: Future[Any] | None = None
+        """In a thread. It goes on there if its caller is cancelled."""
         self._name = name
         self._watch = watch
         self._task: Task | None = None
@@ -119,13 +129,47 @@ class LocalSession:
         return self._checker.step(await self._call("step", partial(self._environment.step, text)))
 
     async def close(self) -> None:
-        await self._call("close", self._environment.close)
+        last = self._last_call
+        if self._threads is None or last is None or last.done():
+            await self._call("close", self._environment.close)
+            return
+        # Beside the call, the close could come before a reset takes what it should release, or
+        # release a simulator in which the call then acts.
+        closed = self._close_after(last, self._threads)
+        done, _ = await asyncio.wait([asyncio.wrap_future(closed)], timeout=self._close_s)
+        with code_errors(self._name, self._task):
+            for one in done:
+                one.result()
+
+    def _close_after(self, last: Future[Any], threads: ThreadPool) -> Future[None]:
+        """Close the environment, in a thread, when a call has returned: the result to come."""
+        closed: Future[None] = Future()
+
+        def close() -> None:
+            try:
+                self._watched("close", self._environment.close)
+            except BaseException as error:  # noqa: BLE001  re-raised by the future's reader
+                closed.set_exception(error)
+            else:
+                closed.set_result(None)
+
+        def start(_: Future[Any]) -> None:
+            try:
+                threads.submit(close)
+            except SessionError:  # the world was closed meanwhile, so this is the call's thread
+                close()
+
+        last.add_done_callback(start)
+        threads.abandon(last)
+        return closed
 
     async def _call(self, name: str, call: Callable[[], T]) -> T:
         with code_errors(self._name, self._task):
             if self._threads is None:
                 return self._watched(name, call)
-            return await asyncio.wrap_future(self._threads.submit(self._watched, name, call))
+            future = self._threads.submit(self._watched, name, call)
+            self._last_call = future
+            return await asyncio.wrap_future(future)
 
     def _watched(self, name: str, call: Callable[[], T]) -> T:
         """Call it. A call that waits for a thread has not begun."""
@@ -134,15 +178,22 @@ class LocalSession:
 
 
 class LocalWorld:
-    """A task set in this process. `in_threads`: calls of its environments block."""
+    """A task set in this process. `in_threads`: calls of its environments block. `close_s` is that
+    of `LocalSession`."""
 
     waiting = 0
     shared = False
 
     def __init__(
-        self, task_set: TaskSet, *, in_threads: bool = False, watch: CallWatch = WATCH
+        self,
+        task_set: TaskSet,
+        *,
+        in_threads: bool = False,
+        watch: CallWatch = WATCH,
+        close_s: float = CLOSE_S,
     ) -> None:
         self.task_set = task_set
+        self._close_s = close_s
         self.in_threads = in_threads
         self.watch = watch
         # Its own, because calls that hang must not block other environments.
@@ -171,7 +222,13 @@ class LocalWorld:
     def session(self) -> Session:
         with self._call("environment"):
             environment = self.task_set.environment()
-        return LocalSession(environment, self.name, threads=self._threads, watch=self.watch)
+        return LocalSession(
+            environment,
+            self.name,
+            threads=self._threads,
+            watch=self.watch,
+            close_s=self._close_s,
+        )
 
     @property
     def relabels(self) -> bool:

@@ -72,7 +72,7 @@ class BrowserSession:
         if self._context is None or self._context.browser is not browser or self._activity.lost:
             await self.end()
             self._activity = Activity()
-            self._context = await self._new_context()
+            await self._open_context()
         self._activity.blocked, self._activity.unrepeatable = None, False
         before, self.pages = list(self.pages), []
         if before:
@@ -94,12 +94,12 @@ class BrowserSession:
             self.current = 0
             await self.page.bring_to_front()
 
-    async def _new_context(self) -> BrowserContext:
+    async def _open_context(self) -> None:
         context = await self._thread.new_context(self.width, self.height, self._most)
+        self._context = context  # from now on `end` closes it, also if what follows takes too long
         await context.add_init_script(WATCH_TIMERS)
         context.on("page", self._opened)
         self._activity.watch_context(context)
-        return context
 
     async def _restore(self, state: StorageState) -> None:
         """Set the cookies and the local storage of a login."""

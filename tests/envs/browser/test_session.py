@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
+from playwright.async_api import BrowserContext
 from web_pages import needs_chromium
 
 from agentrl_envs.browser.session import UNREPEATABLE, BrowserSession
@@ -128,3 +130,43 @@ def test_going_forward_to_the_answer_to_a_form_stays(run, site):
         return await session.settle(), await titles(session)
 
     assert run(play) == (UNREPEATABLE, (0, ("Login",)))
+
+
+class HangingContexts(BrowserThread):
+    """A browser whose contexts never take an init script."""
+
+    def __init__(self) -> None:
+        super().__init__(frozenset({"127.0.0.1"}))
+        self.made = asyncio.Event()
+        """Set when a context was made."""
+
+    async def new_context(self, width: int, height: int, most: int | None) -> BrowserContext:
+        context = await super().new_context(width, height, most)
+
+        async def hang(script: str) -> None:
+            self.made.set()
+            await asyncio.Event().wait()
+
+        context.add_init_script = hang  # type: ignore[assignment, method-assign]
+        return context
+
+
+def test_a_session_whose_beginning_took_too_long_gives_its_place_back():
+    """Regression: its context stayed open, and counted, for ever."""
+    thread = HangingContexts()
+
+    async def give_up() -> int:
+        session = BrowserSession(thread, 800, 600, most=1)
+        beginning = asyncio.create_task(session.begin([], None))
+        browser = await thread.browser()
+        await thread.made.wait()
+        beginning.cancel()
+        await asyncio.gather(beginning, return_exceptions=True)
+        await session.end()
+        return len(browser.contexts)
+
+    try:
+        assert thread.run(give_up(), 60) == 0
+        assert thread.bounded == 0
+    finally:
+        thread.close()

@@ -22,6 +22,8 @@ class BlockingTasks(CorridorTasks):
         self.block_resets = block_resets
         self.closed = 0
         """Number of closed sessions."""
+        self.any_closed = threading.Event()
+        """Set when a session was closed."""
 
     def environment(self):
         tasks = self
@@ -41,6 +43,7 @@ class BlockingTasks(CorridorTasks):
 
             def close(self) -> None:
                 tasks.closed += 1
+                tasks.any_closed.set()
 
         return BlockingEnvironment()
 

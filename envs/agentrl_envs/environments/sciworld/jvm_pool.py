@@ -46,6 +46,7 @@ class World:
         self._pool = pool
         self._host = host
         self._simulator = simulator
+        self._released = False
 
     @property
     def alive(self) -> bool:
@@ -58,13 +59,17 @@ class World:
     @contextmanager
     def turn(self) -> Iterator[Any]:
         """The simulator, for calls that no other session of its JVM interrupts. Raises
-        `SessionError` if the JVM has died."""
+        `SessionError` if the JVM has died or the simulator was given back."""
         with self._host.jvm.calls():
+            if self._released:  # another session may have it
+                raise SessionError("sciworld: the session was closed")
             yield self._simulator
 
     def release(self) -> None:
-        """Give the simulator back."""
-        self._pool.take_back(self._host, self._simulator)
+        """Give the simulator back. May be called twice."""
+        if not self._released:
+            self._released = True
+            self._pool.take_back(self._host, self._simulator)
 
 
 class JvmPool:

@@ -13,10 +13,10 @@ import pytest
 from scienceworld.constants import JAR_PATH
 
 from agentrl_envs.environments.sciworld.jvm import OLDEST_JAVA, Jvm
-from agentrl_envs.environments.sciworld.jvm_pool import shared_pool
+from agentrl_envs.environments.sciworld.jvm_pool import JvmPool, shared_pool
 from agentrl_envs.environments.sciworld.options import SciWorldOptions
 from agentrl_envs.environments.sciworld.tasks import SciWorldTasks
-from agentrl_envs.errors import SessionError
+from agentrl_envs.errors import CapacityError, SessionError
 
 pytestmark = pytest.mark.usefixtures("java")
 
@@ -127,3 +127,22 @@ def test_what_lives_long_has_room_for_all_worlds(worlds: int):
         most = {pool.getName(): pool.getUsage().getMax() for pool in pools}
     jvm.kill()
     assert most["Tenured Gen"] >= worlds * 12 * 2**20
+
+
+def test_a_world_that_was_released_gives_no_turn_and_one_place_back():
+    """Regression: a step of a cancelled episode acted in the simulator of the next session."""
+    pool = JvmPool(jvms=1, worlds=2)
+    try:
+        first, second = pool.lease(), pool.lease()
+        first.release()
+        first.release()
+        with pytest.raises(SessionError, match="was closed"), first.turn():
+            pass
+        third = pool.lease()
+        with pytest.raises(CapacityError):
+            pool.lease()
+        for world in (second, third):
+            with world.turn() as simulator:
+                assert simulator is not None
+    finally:
+        pool.close()

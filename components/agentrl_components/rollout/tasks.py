@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +13,13 @@ from agentrl_components.spec import Environment
 from agentrl_envs.env import Split, Task
 from agentrl_envs.errors import CapacityError, SessionError
 from agentrl_envs.world import World
+
+REDRAWS = 8
+"""How often tasks that could not be drawn are drawn again. A draw waits 15 s for a server that
+cannot be reached, so this takes about as long as an episode's retries and replays: three minutes.
+"""
+PAUSE_S = 1.0
+"""Seconds before tasks are drawn again; doubled before each further time, up to 8 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +110,51 @@ def in_place_of_others(drawn: Sequence[DrawnTask], useful: Counter[str]) -> list
     return out
 
 
+def drawn_patiently(
+    draw: Callable[[], Sequence[DrawnTask]], note: Callable[[str], None], pause_s: float = PAUSE_S
+) -> Sequence[DrawnTask]:
+    """What `draw` returns. After a `SessionError` it is called again, up to `REDRAWS` times, so
+    that a server may restart; the last error is raised. `note` is called with a message each time.
+    `pause_s` is as `PAUSE_S`."""
+    for redraw in range(REDRAWS):
+        try:
+            return draw()
+        except SessionError as error:
+            note(f"drawing tasks again: {error}")
+        time.sleep(pause_s * min(2**redraw, 8))
+    return draw()
+
+
 class TaskPrefetcher:
     """Training tasks, drawn one batch ahead on a thread while workers play the current batch."""
 
-    def __init__(self, draw: Callable[[Split, int, int], Sequence[DrawnTask]], count: int) -> None:
-        """`draw(split, count, batch)` draws tasks and may be called on any thread."""
+    def __init__(
+        self,
+        draw: Callable[[Split, int, int], Sequence[DrawnTask]],
+        count: int,
+        note: Callable[[str], None],
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        """`draw(split, count, batch)` draws tasks and may be called on any thread. `note` and
+        `pause_s` are as in `drawn_patiently`."""
         self._draw, self._count = draw, count
+        self._note, self._pause_s = note, pause_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tasks")
         self._batch = -1
         self._next: Future[Sequence[DrawnTask]] | None = None
 
     def take(self, batch: int) -> Sequence[DrawnTask]:
-        """The tasks of `batch`. Starts to draw the batch after it."""
-        if self._next is None or self._batch != batch:
-            self._next = self._start(batch)
-        tasks = self._next.result()
+        """The tasks of `batch`. Starts to draw the batch after it. Raises `SessionError` if they
+        cannot be drawn, now that they are needed, for as long as `drawn_patiently` tries."""
+        if self._batch != batch:
+            self._next = None
+
+        def drawn() -> Sequence[DrawnTask]:
+            # A draw ahead of time that failed is not kept: the server may be back.
+            drawing, self._next = self._next or self._start(batch), None
+            return drawing.result()
+
+        tasks = drawn_patiently(drawn, self._note, self._pause_s)
         self._batch, self._next = batch + 1, self._start(batch + 1)
         return tasks
 

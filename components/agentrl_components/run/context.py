@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
 from agentrl_components.errors import Stopped
-from agentrl_components.rollout.tasks import DrawnTask, TaskPrefetcher
+from agentrl_components.rollout.tasks import DrawnTask, TaskPrefetcher, drawn_patiently
 from agentrl_components.run import saved_state
 from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import ProgressView, TimeLeft
@@ -28,6 +29,7 @@ from agentrl_components.warmstart.conversations import Conversation, given_conve
 from agentrl_components.workers.held_open import HeldOpen
 from agentrl_components.workers.pool import PendingWorkers
 from agentrl_components.workers.worker import Worker
+from agentrl_envs.env import Split
 
 
 class RunContext(HeldOpen):
@@ -83,7 +85,7 @@ class RunContext(HeldOpen):
             self.workers = opened.enter_context(workers)
             self.collector = workers.collector
             self.collector.note = note
-            tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks)
+            tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks, note)
             self.tasks = opened.enter_context(contextlib.closing(tasks))
             self.learner = Learner(self.spec, workers.trainers)
             if self._learns:
@@ -127,6 +129,11 @@ class RunContext(HeldOpen):
         reason = self._should_stop()
         if reason is not None:
             raise Stopped(reason)
+
+    def draw(self, split: Split, count: int, batch: int = 0) -> Sequence[DrawnTask]:
+        """Tasks, as `TaskSource.draw` returns them. A server that is away may come back meanwhile,
+        as `drawn_patiently` says."""
+        return drawn_patiently(partial(self.workers.draw, split, count, batch), self.view.note)
 
     def play_window(self) -> PlayWindow:
         """The iterations that may be played now, and the policy that plays each."""

@@ -87,7 +87,7 @@ def heldout(context: RunContext) -> Sequence[DrawnTask]:
     down when they are first drawn."""
     if context.heldout is not None:
         return context.heldout
-    drawn = context.workers.draw("heldout", context.spec.evaluation.tasks)
+    drawn = context.draw("heldout", context.spec.evaluation.tasks)
     if not context.workers.down:
         context.heldout = drawn
     return drawn

@@ -66,7 +66,7 @@ def play(context: RunContext, warm: WarmStart, number: int, version: int) -> lis
     """Completed episodes of round `number`, by the policy or the random policy."""
     with context.stage("warm start: play"):
         request = CollectRequest(
-            tasks=context.workers.draw("train", warm.episodes, number),
+            tasks=context.draw("train", warm.episodes, number),
             samples=1,
             max_turns=warm.max_turns,
             temperature=context.spec.rollout.temperature,

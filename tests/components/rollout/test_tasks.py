@@ -1,16 +1,25 @@
 """Which tasks are drawn: shares by weight, consecutive batches."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl_components.errors import RunError
-from agentrl_components.rollout.tasks import TaskSource, in_place_of_others, shares
+from agentrl_components.rollout.tasks import (
+    REDRAWS,
+    DrawnTask,
+    TaskPrefetcher,
+    TaskSource,
+    in_place_of_others,
+    shares,
+)
 from agentrl_components.spec import Environment
 from agentrl_envs.environments.corridor import CorridorTasks
-from agentrl_envs.errors import SessionError
+from agentrl_envs.errors import SessionError, TaskError, UnreachableError
 from agentrl_envs.world import LocalWorld
 
 
@@ -92,3 +101,54 @@ async def test_without_an_environment_that_is_up_the_error_names_all_and_why():
     )
     assert await tasks.probe() == ["b"]
     assert len(await tasks.draw("train", 4, 0)) == 4
+
+
+class Draws:
+    """Draws of tasks, of which those whose turn it is in `failing` fail."""
+
+    def __init__(self, failing, error=UnreachableError):
+        self.failing, self.error = failing, error
+        self.batches = []
+        """The batches that were asked for, in order."""
+
+    def __call__(self, split, count, batch):
+        self.batches.append(batch)
+        if len(self.batches) - 1 in self.failing:
+            raise self.error("http://a: cannot reach the server")
+        return [
+            DrawnTask("a", CorridorTasks().task(split, batch * count + i)) for i in range(count)
+        ]
+
+
+@contextmanager
+def prefetcher(draws) -> Iterator[tuple[TaskPrefetcher, list[str]]]:
+    notes: list[str] = []
+    with closing(TaskPrefetcher(draws, 2, notes.append, pause_s=0.0)) as tasks:
+        yield tasks, notes
+
+
+def test_tasks_whose_prefetch_failed_are_drawn_again_when_they_are_taken():
+    """As when the server restarts while the batch before is played."""
+    draws = Draws({1, 2})
+    with prefetcher(draws) as (tasks, notes):
+        first, second = tasks.take(0), tasks.take(1)
+        assert [d.task for d in (*first, *second)] == [
+            CorridorTasks().task("train", i) for i in range(4)
+        ]
+    assert draws.batches[:4] == [0, 1, 1, 1]
+    assert notes == ["drawing tasks again: http://a: cannot reach the server"] * 2
+
+
+def test_tasks_that_cannot_be_drawn_for_minutes_are_an_error():
+    draws = Draws(range(100))
+    with prefetcher(draws) as (tasks, _), pytest.raises(UnreachableError):
+        tasks.take(0)
+    assert draws.batches == [0] * (REDRAWS + 1)
+
+
+def test_tasks_are_not_drawn_again_after_an_error_that_stays():
+    draws = Draws({0}, TaskError)
+    with prefetcher(draws) as (tasks, notes), pytest.raises(TaskError):
+        tasks.take(0)
+    assert draws.batches == [0]
+    assert notes == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,6 +39,7 @@ class TaskSource:
         self.down: dict[str, str] = {}
         """Environments that do not answer, by name, with their last error. Their tasks are shared
         out among the others."""
+        self._dealt_no_tasks: deque[tuple[str, str]] = deque()
 
     async def draw(self, split: Split, count: int, batch: int = 0) -> list[DrawnTask]:
         """`count` tasks of a split: the batch-th consecutive slice of each environment's stream.
@@ -63,9 +64,19 @@ class TaskSource:
             except SessionError as error:
                 if sum(weight > 0 for weight in up) == 1:
                     raise
+                if environment.name not in self.down:  # as another draw may have found meanwhile
+                    self._dealt_no_tasks.append((environment.name, str(error)))
                 self.down[environment.name] = str(error)
                 return await self.draw(split, count, batch)
         return drawn
+
+    def dealt_no_tasks(self) -> list[tuple[str, str]]:
+        """The environments that `draw` found to be down since the last call, in order, each with
+        its error. May be called on any thread."""
+        found = []
+        while self._dealt_no_tasks:
+            found.append(self._dealt_no_tasks.popleft())
+        return found
 
     async def probe(self) -> list[str]:
         """The environments that were down and answer again; they are no longer down."""

@@ -95,6 +95,10 @@ class WorkerGroup(HeldOpen):
         """Environments that do not answer, by name, with their last error."""
         return self.source.down
 
+    def dealt_no_tasks(self) -> list[tuple[str, str]]:
+        """As `TaskSource.dealt_no_tasks`."""
+        return self.source.dealt_no_tasks()
+
     def probe(self) -> list[str]:
         """The environments that were down and answer again."""
         return self.loop.run(self.source.probe()) if self.down else []

@@ -29,6 +29,8 @@ def play_iteration(
     episodes: list[Trajectory] = []
     useful: Counter[str] = Counter()
     """Groups with a learning signal, by environment."""
+    replaced: set[str] = set()
+    """Environments that lost all episodes, in whose place others were played."""
     find_environments_that_are_back(context)
 
     def play(attempt: int, tasks: Sequence[DrawnTask], first_group: int) -> list[Trajectory]:
@@ -46,13 +48,15 @@ def play_iteration(
 
     for attempt in range(rounds + 1):
         batch = number * (rounds + 1) + attempt
-        tasks = in_place_of_others(context.tasks.take(batch), useful)
+        tasks = in_place_of_others(take_tasks(context, batch), useful)
         episodes += play(attempt, tasks, attempt * spec.rollout.tasks)
-        if note_environments_down(context, episodes):
+        note_environments_down(context, episodes)
+        if lost := down_environments(episodes) - replaced:
+            replaced |= lost
             played = {(one.environment, one.task.id) for one in tasks}
             others = [
                 one
-                for one in in_place_of_others(context.tasks.take(batch), useful)
+                for one in in_place_of_others(take_tasks(context, batch), useful)
                 if (one.environment, one.task.id) not in played
             ]
             episodes += play(attempt, others, (rounds + 1 + attempt) * spec.rollout.tasks)
@@ -66,8 +70,16 @@ def play_iteration(
     return episodes
 
 
-def note_environments_down(context: RunContext, episodes: Sequence[Trajectory]) -> bool:
-    """Find the environments that are down, and say so. False: none went down."""
+def take_tasks(context: RunContext, batch: int) -> Sequence[DrawnTask]:
+    """The training tasks of `batch`. Says which environments were found to be down meanwhile."""
+    tasks = context.tasks.take(batch)
+    note_environments_without_tasks(context)
+    return tasks
+
+
+def note_environments_down(context: RunContext, episodes: Sequence[Trajectory]) -> None:
+    """Find the environments that are down, and say so, once for each."""
+    note_environments_without_tasks(context)
     found = down_environments(episodes) - context.workers.down.keys()
     for name in sorted(found):
         lost = [e for e in episodes if e.environment == name]
@@ -78,12 +90,21 @@ def note_environments_down(context: RunContext, episodes: Sequence[Trajectory]) 
         context.workers.down[name] = lost[-1].note
     if found:
         context.tasks.discard()
-    return bool(found)
+
+
+def note_environments_without_tasks(context: RunContext) -> None:
+    """Say which environments were found to be down when tasks were drawn, on whatever thread."""
+    for name, error in context.workers.dealt_no_tasks():
+        context.view.note(
+            f"environment {name} is down: it deals no tasks, and its tasks are shared out until it "
+            f"answers again: {error}"
+        )
 
 
 def find_environments_that_are_back(context: RunContext) -> None:
     """Take environments that answer again back into the run, and say so."""
     back = context.workers.probe()
+    note_environments_without_tasks(context)  # of those that are back, too: they went down first
     for name in back:
         context.view.note(f"environment {name} answers again")
     if back:

@@ -17,6 +17,7 @@ from agentrl_components.stages.iteration import NextIteration
 from agentrl_components.stages.rollout import (
     find_environments_that_are_back,
     note_environments_down,
+    take_tasks,
 )
 from agentrl_components.streaming.group_stream import GroupStream
 from agentrl_components.streaming.lead import Lead
@@ -112,7 +113,7 @@ class StreamedRollouts:
         last = min(window.last, window.number + self._lead.updates)
         for iteration in range(window.number + started, last + 1):
             request = CollectRequest(
-                tasks=context.tasks.take(iteration),
+                tasks=take_tasks(context, iteration),
                 samples=spec.rollout.group_size,
                 max_turns=decision.max_turns,
                 turn_limits=turn_limits(spec, decision.phase),

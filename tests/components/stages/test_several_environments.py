@@ -1,5 +1,6 @@
 """Runs with several environments: turn limits, metrics, and an environment that goes down."""
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,15 +76,40 @@ class SwitchedTasks(CorridorTasks):
         class Session(CorridorEnvironment):
             def reset(self, task):
                 if tasks.down:
-                    raise SessionError("connection refused")
+                    tasks.refuse()
                 return super().reset(task)
 
         return Session()
 
+    def refuse(self):
+        raise SessionError("connection refused")
 
-def with_switch(context: RunContext, name: str) -> SwitchedTasks:
+
+class ClosedTasks(SwitchedTasks):
+    """While `down` is set, tasks from index `dealt` on are not dealt either. Sessions fail after
+    the first of them was asked for."""
+
+    def __init__(self, dealt):
+        super().__init__()
+        self.dealt = dealt
+        self.asked = threading.Event()
+
+    def task(self, split, index):
+        if self.down and index >= self.dealt:
+            self.asked.set()
+            raise SessionError("no tasks are dealt")
+        return super().task(split, index)
+
+    def refuse(self):
+        self.asked.wait()
+        super().refuse()
+
+
+def with_switch(
+    context: RunContext, name: str, tasks: SwitchedTasks | None = None
+) -> SwitchedTasks:
     """Replace an environment, for the workers and for this process, by one with a switch."""
-    tasks = SwitchedTasks()
+    tasks = tasks or SwitchedTasks()
     context.workers.worlds[name] = context.lead.worlds[name] = LocalWorld(tasks)
     return tasks
 
@@ -145,6 +171,30 @@ def test_an_environment_that_goes_down_is_left_out_shared_out_and_taken_back():
         assert names(third) == {"a": 4, "b": 4}
         groups = [e.group for e in first]
         assert len(set(groups)) == 6
+
+
+def test_an_environment_that_deals_no_tasks_is_reported_once_and_taken_back():
+    with at_work(run_of(), MemoryStore()) as (context, view):
+        tasks = with_switch(context, "b", ClosedTasks(dealt=0))
+        for number in range(2):
+            assert names(play_iteration(context, number, 3, 0)) == {"a": 8, "b": 0}
+        down = (
+            "environment b is down: it deals no tasks, and its tasks are shared out until it "
+            "answers again: no tasks are dealt"
+        )
+        assert view.notes == [down]
+        tasks.down = False
+        assert names(play_iteration(context, 2, 3, 0)) == {"a": 4, "b": 4}
+        assert view.notes == [down, "environment b answers again"]
+
+
+def test_lost_episodes_are_replaced_though_the_environment_dealt_no_tasks_meanwhile():
+    """The tasks of the next iteration are drawn while episodes are played."""
+    with at_work(run_of(), MemoryStore()) as (context, view):
+        with_switch(context, "b", ClosedTasks(dealt=2))
+        assert names(play_iteration(context, 0, 3, 0)) == {"a": 8, "b": 4}
+        play_iteration(context, 1, 3, 0)
+        assert sum(note.startswith("environment b is down") for note in view.notes) == 1
 
 
 def test_silent_groups_are_replaced_by_tasks_of_their_own_environments():

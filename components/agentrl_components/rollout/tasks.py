@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ cannot be reached, so this takes about as long as an episode's retries and repla
 """
 PAUSE_S = 1.0
 """Seconds before tasks are drawn again; doubled before each further time, up to 8 s."""
+PROBE_S = 5.0
+"""Seconds that a run waits for environments that are down, before each iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,18 @@ class DrawnTask:
 class TaskSource:
     """Draws tasks from all environments, in proportion to their weights."""
 
-    def __init__(self, environments: Sequence[Environment], worlds: Mapping[str, World]) -> None:
+    def __init__(
+        self,
+        environments: Sequence[Environment],
+        worlds: Mapping[str, World],
+        probe_s: float = PROBE_S,
+    ) -> None:
+        """`probe_s` is as `PROBE_S`."""
         self._environments = environments
         self._worlds = worlds
+        self._probe_s = probe_s
+        self._probes: dict[str, asyncio.Task[bool]] = {}
+        """Those under way, and those whose answer came too late for `probe`, by environment."""
         self.down: dict[str, str] = {}
         """Environments that do not answer, by name, with their last error. Their tasks are shared
         out among the others."""
@@ -79,11 +91,32 @@ class TaskSource:
         return found
 
     async def probe(self) -> list[str]:
-        """The environments that were down and answer again; they are no longer down."""
-        back = [name for name in sorted(self.down) if await _answers(self._worlds[name])]
+        """The environments that were down and answer again; they are no longer down. All are tried
+        at the same time. One that takes longer than `probe_s` may take its time: it is among those
+        that a later call returns."""
+        for name in self.down:
+            known = self._probes.get(name)
+            if known is None or (known.done() and not known.result()):
+                self._probes[name] = asyncio.create_task(_answers(self._worlds[name]))
+        if self._probes:
+            await asyncio.wait(self._probes.values(), timeout=self._probe_s)
+        ended = sorted(name for name, probe in self._probes.items() if probe.done())
+        back = [name for name in ended if self._probes.pop(name).result()]
         for name in back:
             del self.down[name]
         return back
+
+    async def close(self) -> None:
+        """End the probes that are under way."""
+        probes = self._probes.values()
+        for probe in probes:
+            probe.cancel()
+        if probes:
+            # A session that was being opened is closed on its server, if that answers soon.
+            await asyncio.wait(probes, timeout=self._probe_s)
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
 
     def _all_down(self) -> str:
         """The message of an error: no environment is left."""

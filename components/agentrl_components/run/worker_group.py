@@ -65,6 +65,8 @@ class WorkerGroup(HeldOpen):
             self.worlds: dict[str, World] = self.loop.run(open_worlds(spec.environments))
             for world in self.worlds.values():
                 opened.callback(partial(self._close_world, world))
+            self.source = TaskSource(spec.environments, self.worlds)
+            opened.callback(lambda: self.loop.run(self.source.close()))
             vocabularies = {name: world.vocabulary() for name, world in self.worlds.items()}
             check_words(spec, vocabularies)
             words, folder = all_words(vocabularies.values()), scratch / "model"
@@ -77,7 +79,6 @@ class WorkerGroup(HeldOpen):
             self._opened = opened.pop_all()
         self.instructions = {name: w.instructions() for name, w in self.worlds.items()}
         self.collector = Collector(spec, self.samplers, self.instructions)
-        self.source = TaskSource(spec.environments, self.worlds)
 
     @property
     def lead(self) -> Worker:
@@ -100,7 +101,7 @@ class WorkerGroup(HeldOpen):
         return self.source.dealt_no_tasks()
 
     def probe(self) -> list[str]:
-        """The environments that were down and answer again."""
+        """As `TaskSource.probe`."""
         return self.loop.run(self.source.probe()) if self.down else []
 
     def _open_processes(

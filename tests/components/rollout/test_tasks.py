@@ -1,5 +1,6 @@
 """Which tasks are drawn: shares by weight, consecutive batches."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,7 +21,7 @@ from agentrl_components.rollout.tasks import (
 from agentrl_components.spec import Environment
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError, TaskError, UnreachableError
-from agentrl_envs.world import LocalWorld
+from agentrl_envs.world import LocalSession, LocalWorld
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,90 @@ async def test_without_an_environment_that_is_up_the_error_names_all_and_why():
     )
     assert await tasks.probe() == ["b"]
     assert len(await tasks.draw("train", 4, 0)) == 4
+
+
+class SlowWorld(LocalWorld):
+    """A world whose resets take until `gate` is set, and then fail while `fails` is set."""
+
+    def __init__(self):
+        super().__init__(CorridorTasks())
+        self.gate = asyncio.Event()
+        self.fails = False
+        self.begun = asyncio.Event()
+        """Set when a reset begins."""
+        self.ended = 0
+        """Sessions that were closed."""
+
+    def session(self):
+        world = self
+
+        class Session(LocalSession):
+            async def reset(self, task):
+                world.begun.set()
+                try:
+                    await world.gate.wait()
+                except asyncio.CancelledError:  # as of a session that a server is opening
+                    await world.gate.wait()
+                if world.fails:
+                    raise SessionError("http://a: connection refused")
+                return await super().reset(task)
+
+            async def close(self):
+                world.ended += 1
+
+        return Session(self.task_set.environment(), self.name, in_threads=False)
+
+
+def source_of(probe_s, **worlds):
+    """A source whose environments are all down."""
+    environments = [Environment(name=name, builtin="corridor") for name in worlds]
+    tasks = TaskSource(environments, worlds, probe_s)
+    tasks.down |= dict.fromkeys(worlds, "connection refused")
+    return tasks
+
+
+async def test_environments_that_are_down_are_tried_at_the_same_time():
+    first, second = SlowWorld(), SlowWorld()
+    first.gate, second.gate = second.begun, first.begun
+    tasks = source_of(60.0, a=first, b=second)
+    assert await tasks.probe() == ["a", "b"]
+    assert tasks.down == {}
+
+
+async def test_an_environment_that_answers_late_is_back_later():
+    slow = SlowWorld()
+    tasks = source_of(0.0, a=slow, b=LocalWorld(CorridorTasks()))
+    assert await tasks.probe() == ["b"]
+    assert await tasks.probe() == []
+    slow.gate.set()
+    while not (back := await tasks.probe()):
+        pass
+    assert back == ["a"]
+    assert slow.ended == 1
+    assert tasks.down == {}
+
+
+async def test_an_environment_that_fails_late_is_tried_again():
+    slow = SlowWorld()
+    slow.fails = True
+    tasks = source_of(0.0, a=slow)
+    assert await tasks.probe() == []
+    slow.gate.set()
+    while slow.ended < 2:
+        assert await tasks.probe() == []
+    slow.fails = False
+    while not (back := await tasks.probe()):
+        pass
+    assert back == ["a"]
+
+
+async def test_a_source_that_is_closed_ends_the_probes_under_way():
+    slow = SlowWorld()
+    tasks = source_of(0.0, a=slow)
+    assert await tasks.probe() == []
+    assert slow.ended == 0
+    await tasks.close()
+    assert slow.ended == 1
 
 
 class Draws:

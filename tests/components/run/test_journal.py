@@ -48,6 +48,18 @@ def test_mutable_fields_may_change_and_the_newest_manifest_is_stored():
     assert (kept["environments"][0]["replicas"], kept["update"]["keepLast"]) == (4, 5)
 
 
+def test_labels_of_a_run_are_stored_and_may_differ_from_those_before():
+    store = MemoryStore()
+    metadata = {"name": "demo", "namespace": None}  # as stored by a version without labels
+    old = run().model_dump(mode="json", by_alias=True) | {"metadata": metadata}
+    store.put(keys.RUN, json.dumps(old).encode())
+    labelled = run().model_dump(mode="json", by_alias=True)
+    labelled["metadata"]["labels"] = {"team": "agents"}
+    Journal(store).begin(AgentRLRun.model_validate(labelled))
+    assert json.loads(store.get(keys.RUN))["metadata"]["labels"] == {"team": "agents"}
+    Journal(store).begin(run())
+
+
 def test_a_store_with_another_run_is_refused_with_every_field_that_differs():
     store = MemoryStore()
     Journal(store).begin(run(update={"learningRate": 1e-3}))

@@ -16,6 +16,7 @@ _HEAD = """# The manifest
 An `AgentRLRun` is a YAML file with four fields: `apiVersion: agentrl.dev/v1alpha1`,
 `kind: AgentRLRun`, `metadata` and `spec`. `metadata.name` is the name of the run and the prefix of
 the names of its objects: at most 52 lower-case letters, digits and dashes, starting with a letter.
+`agentrl submit` also sends `metadata.labels` and `metadata.annotations`, mappings of text to text.
 The fields of `spec` are listed below; unknown fields are errors. `agentrl validate FILE` reports
 all mistakes at once.
 

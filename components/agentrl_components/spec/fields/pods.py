@@ -20,6 +20,9 @@ ObjectName = Annotated[
 LABEL_KEY = r"^([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY, max_length=317)]
 """The key of a label or of a taint."""
+_ANNOTATION_KEY = LABEL_KEY.replace("a-z0-9", "A-Za-z0-9", 2)
+AnnotationKey = Annotated[str, StringConstraints(pattern=_ANNOTATION_KEY, max_length=317)]
+"""The key of an annotation: its prefix may have capital letters."""
 LabelValue = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
 ]

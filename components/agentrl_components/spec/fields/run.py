@@ -13,6 +13,7 @@ from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.evaluation import Evaluation
 from agentrl_components.spec.fields.horizon import Horizon
 from agentrl_components.spec.fields.model import Model
+from agentrl_components.spec.fields.pods import AnnotationKey, LabelKey, LabelValue
 from agentrl_components.spec.fields.rollout import Rollout
 from agentrl_components.spec.fields.storage import Storage, Tracking
 from agentrl_components.spec.fields.update import Update
@@ -61,6 +62,24 @@ class RunSpec(SpecModel):
     """On Kubernetes: seconds after which a finished run is deleted. None: never."""
 
 
+OTHER_METADATA = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+"""The fields of Kubernetes' ObjectMeta that a run does not use."""
+
+
 class Metadata(SpecModel):
     """The fields of Kubernetes' ObjectMeta that a run uses. Other fields are ignored."""
 
@@ -71,6 +90,10 @@ class Metadata(SpecModel):
     a Service must."""
     namespace: str | None = Field(default=None, max_length=63)
     """Kubernetes namespace."""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels of the object on a cluster, such as `kueue.x-k8s.io/priority-class`."""
+    annotations: dict[AnnotationKey, str] = Field(default_factory=dict)
+    """Annotations of the object on a cluster."""
 
 
 class AgentRLRun(SpecModel):
@@ -81,6 +104,6 @@ class AgentRLRun(SpecModel):
     kind: Literal["AgentRLRun"]
     """Always `AgentRLRun`."""
     metadata: Metadata
-    """Name and namespace."""
+    """Name, namespace, labels and annotations."""
     spec: RunSpec
     """Desired training run."""

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec.fields.run import AgentRLRun, RunSpec
+from agentrl_components.spec.fields.run import OTHER_METADATA, AgentRLRun, RunSpec
 from agentrl_components.spec.parsing.document import (
     Document,
     TooLargeError,
@@ -30,6 +30,7 @@ from agentrl_components.spec.parsing.document import (
 )
 from agentrl_components.spec.parsing.normalise import normalised
 from agentrl_components.spec.parsing.override import apply
+from agentrl_components.spec.parsing.wording import field_names, unknown_field
 from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
 from agentrl_envs.errors import OptionError
@@ -64,7 +65,7 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
 
     Raises `SpecError` with all mistakes in the file, the overrides, the fields and the rules."""
     read = document(read_text(Path(path)), str(path))
-    found = apply(read, overrides)
+    found = apply(read, overrides) + _metadata_errors(read)
     try:
         run = parse(read)
     except SpecError as error:
@@ -73,6 +74,15 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
     if found:
         raise SpecError(found)
     return run
+
+
+def _metadata_errors(read: Document) -> list[str]:
+    """The fields of a file's metadata that no object has. `parse` ignores them, because later
+    versions of Kubernetes may add fields to its objects."""
+    metadata = read.get("metadata")
+    known = {*field_names(("metadata",)), *OTHER_METADATA}
+    unknown = [one for one in metadata if one not in known] if isinstance(metadata, dict) else []
+    return [str(unknown_field(("metadata", one))) for one in unknown]
 
 
 def _option_errors(run: AgentRLRun) -> list[str]:

@@ -50,7 +50,19 @@ def field_names(location: Location) -> list[str]:
 def mistake(error: ErrorDetails) -> Mistake:
     """The mistake that a pydantic error reports."""
     location = error["loc"]
+    if location[-1] == "[key]":
+        return Mistake(
+            field=path(location[:-2]),
+            reason=f"{_shown(error['input'])} is not a valid key",
+            fix="write one such as team or example.org/team",
+        )
     reason, fix = _words(error)
+    return Mistake(field=path(location), reason=reason, fix=fix)
+
+
+def unknown_field(location: Location) -> Mistake:
+    """The mistake that the schema has no field at `location`."""
+    reason, fix = _unknown(location)
     return Mistake(field=path(location), reason=reason, fix=fix)
 
 
@@ -68,10 +80,7 @@ def _normalised(name: str) -> str:
 def _words(error: ErrorDetails) -> tuple[str, str]:
     kind, given, bounds = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        known = field_names(error["loc"][:-1])
-        near = closest(str(error["loc"][-1]), known)
-        fix = f"did you mean {near}?" if near else f"remove it; the fields are {', '.join(known)}"
-        return "unknown field", fix
+        return _unknown(error["loc"])
     if kind == "missing":
         name = str(error["loc"][-1])
         return "is missing", f"set it to {_ONLY[name]}" if name in _ONLY else "set a value"
@@ -86,6 +95,13 @@ def _words(error: ErrorDetails) -> tuple[str, str]:
         f"{_shown(given)}: {error['msg'][:1].lower()}{error['msg'][1:]}",
         "see docs/manifest.md",
     )
+
+
+def _unknown(location: Location) -> tuple[str, str]:
+    known = field_names(location[:-1])
+    near = closest(str(location[-1]), known)
+    fix = f"did you mean {near}?" if near else f"remove it; the fields are {', '.join(known)}"
+    return "unknown field", fix
 
 
 def _literal(given: Any, expected: str) -> tuple[str, str]:
@@ -181,4 +197,4 @@ def _model(kind: Any, location: Location) -> type[BaseModel] | None:
     return None
 
 
-__all__ = ["Location", "closest", "field_names", "mistake", "path"]
+__all__ = ["Location", "closest", "field_names", "mistake", "path", "unknown_field"]

@@ -122,6 +122,41 @@ def test_missing_fields_are_reported(tmp_path):
     ]
 
 
+def test_labels_and_annotations_are_validated(tmp_path):
+    text = MANIFEST.replace(
+        "labels: {team: agents}",
+        "labels: {team: two words, version: 1, a b: c, kueue.x-k8s.io/priority-class: urgent}, "
+        "annotations: {Docs.Example/x: two words, a b: c, count: null}",
+    )
+    assert _mistakes(tmp_path, text, "rollout.groupSize=1") == [
+        'metadata.labels.team: "two words" has the wrong format; '
+        "it must match ^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$",
+        "metadata.labels.version: 1 is not a string; put it in quotes",
+        'metadata.labels: "a b" is not a valid key; write one such as team or example.org/team',
+        'metadata.annotations: "a b" is not a valid key; '
+        "write one such as team or example.org/team",
+        "metadata.annotations.count: null is not a string; put it in quotes",
+        "spec.rollout.groupSize: 1 is too small for grpo, whose baseline is the other "
+        "episodes of the task; set it to 2 or more",
+    ]
+
+
+def test_a_field_that_no_metadata_has_is_reported(tmp_path):
+    text = MANIFEST.replace("labels: {team: agents}", "lables: {team: agents}, owner: me")
+    assert _mistakes(tmp_path, text, "seed=-1") == [
+        "metadata.lables: unknown field; did you mean labels?",
+        "metadata.owner: unknown field; remove it; the fields are name, namespace, labels, "
+        "annotations",
+        "spec.seed: -1 is too small; set it to 0 or more",
+    ]
+
+
+def test_fields_that_the_api_server_sets_are_ignored(tmp_path):
+    given = "labels: null, uid: 7c0f, resourceVersion: '1', managedFields: [], finalizers: [a/b]"
+    run = load(_file(tmp_path, MANIFEST.replace("labels: {team: agents}", given)))
+    assert run.metadata.model_dump(exclude_unset=True) == {"name": "first-try"}
+
+
 def test_placeholders_for_missing_fields_are_never_reported(tmp_path):
     names = [{"name": f"e{index}", "builtin": "corridor", "seats": 1} for index in range(17)]
     assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [

@@ -24,6 +24,19 @@ def test_submit_creates_the_run_and_prints_the_next_commands(tmp_path, monkeypat
     assert "algorithm" not in created["spec"]  # defaults are the API server's
 
 
+def test_labels_and_annotations_of_the_manifest_are_sent(tmp_path, monkeypatch, manifest):
+    labels = {"kueue.x-k8s.io/priority-class": "urgent", "team": "rl"}
+    annotations = {"owner": "me", "Docs.Example/note": "two words"}
+    given = ("--set", f"metadata.labels={labels}", "--set", f"metadata.annotations={annotations}")
+    api = Api()
+    with cluster(tmp_path, monkeypatch, api):
+        done = agentrl("submit", manifest, *given)
+    assert (done.exit_code, done.stderr) == (0, "")
+    sent = api.runs["lab", "first-try"]["metadata"]
+    name = {"name": "first-try", "namespace": "lab"}
+    assert sent == name | {"labels": labels, "annotations": annotations}
+
+
 def test_submit_prints_warnings_about_the_manifest(tmp_path, monkeypatch, manifest):
     api = Api()
     fields = ("--set", "evaluation.every=3", "--set", "update.checkpointEvery=2")

@@ -224,11 +224,16 @@ def _memory(plan: Plan) -> Table:
 
 
 def _time(plan: Plan) -> Table:
-    total = "not estimated" if plan.hours is None else f"at most {plan.hours:,.1f} hours"
-    table = Table(title=f"Time: {total}", title_justify="left", box=box.SIMPLE_HEAD)
+    unit, per_hour = ("hours", 1) if plan.hours is None or plan.hours >= 1 else ("minutes", 60)
+    total = "not estimated"
+    if plan.hours is not None:
+        total = f"at most {plan.hours * per_hour:,.1f} {unit}"
+    table = Table(
+        title=f"Time: {total}", title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True
+    )
     headers = ("max\nturns", "itera-\ntions", "epi-\nsodes", "at\nonce", "tokens\neach")
-    for name in (*headers, "rollout\ns", "update\ns", "hand-\nover s", "hours"):
-        table.add_column(name, justify="right")
+    for name in (*headers, "rollout\ns", "update\ns", "hand-\nover s", unit):
+        table.add_column(name, justify="right", overflow="fold")  # rather than lose digits
     for phase in plan.phases:
         load, duration = phase.load, phase.duration
         counts = (load.turns, load.iterations, load.episodes, phase.at_once, load.length)
@@ -236,7 +241,7 @@ def _time(plan: Plan) -> Table:
         if duration is not None:
             hours = load.iterations * duration.total / 3600
             times = [f"{duration.rollout:,.1f}", f"{duration.update:,.1f}"]
-            times += [f"{duration.hand_over:,.1f}", f"{hours:,.1f}"]
+            times += [f"{duration.hand_over:,.1f}", f"{hours * per_hour:,.1f}"]
         table.add_row(*(f"{count:,}" for count in counts), *times)
     return table
 

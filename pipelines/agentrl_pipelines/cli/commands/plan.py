@@ -9,8 +9,12 @@ from pathlib import Path
 import click
 
 from agentrl_pipelines.cli.errors import exit_on_error
-from agentrl_pipelines.cli.options import option_set
+from agentrl_pipelines.cli.options import FiniteRange, option_set
 from agentrl_pipelines.sizing.devices import CPU, DEVICES, device
+
+DAY_S = 86_400.0
+SLOWEST = 1e-3
+"""Tokens per second. Divided by less, the tokens of a run could take longer than a float holds."""
 
 
 @click.command(short_help="Print what a run needs and whether it fits, without starting it.")
@@ -36,19 +40,19 @@ from agentrl_pipelines.sizing.devices import CPU, DEVICES, device
 )
 @click.option(
     "--turn-seconds",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0, max=DAY_S),
     default=0.02,
     show_default=True,
-    help="Latency of an environment's step.",
+    help="Latency of an environment's step, in seconds.",
 )
 @click.option(
     "--trained-tokens",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=SLOWEST),
     help="Tokens per second of all trainers, measured. Default: 30 % of the peak operations.",
 )
 @click.option(
     "--sampled-tokens",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=SLOWEST),
     help="Sampled tokens per second of all engines, measured. Default: 50 % of the peak bandwidth.",
 )
 @click.option(
@@ -89,7 +93,7 @@ def plan(
         shape = shape_of(run.spec.model, config)
         made = make_plan(run.spec, shape, device(kind), assumed, tokens_per_turn)
         if output == "json":
-            click.echo(json.dumps(plan_report.as_json(run, made), indent=1))
+            click.echo(json.dumps(plan_report.as_json(run, made), indent=1, allow_nan=False))
         else:
             from rich.console import Console
 

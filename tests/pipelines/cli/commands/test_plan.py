@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from agentrl_pipelines.cli.commands.plan import plan
@@ -61,6 +62,42 @@ def test_the_plan_as_json_has_bytes_seconds_and_problems(tmp_path):
     assert data["checkpointBytes"] == 14 * 7_615_616_512
     assert data["phases"][0]["seconds"]["update"] > 0
     assert data["problems"][0]["field"] == "spec.compute.trainers.count"
+
+
+@pytest.mark.parametrize("option", ["--turn-seconds", "--trained-tokens", "--sampled-tokens"])
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1"])
+def test_a_number_that_is_not_finite_is_refused_with_the_option(tmp_path, option, number):
+    done = _plan(tmp_path, f"{option}={number}", "-o", "json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"Invalid value for '{option}'" in done.stderr
+
+
+@pytest.mark.parametrize("given", ["--turn-seconds=1e308", "--sampled-tokens=1e-320"])
+def test_a_number_that_makes_the_time_infinite_is_refused(tmp_path, given):
+    done = _plan(tmp_path, given, "-o", "json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is not in the range" in done.stderr
+
+
+TINY = ("--set", "model.source=tiny", "--set", "model.context=2048", "--device", "l40s")
+
+
+def test_a_time_below_an_hour_is_printed_in_minutes(tmp_path):
+    shown = _plan(tmp_path, *TINY).stdout
+    minutes = float(shown.partition("Time: at most ")[2].partition(" minutes")[0])
+    assert minutes > 0
+    assert "hours" not in shown
+    assert shown.count("minutes") == 2  # in the title and over the column
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_no_digit_of_the_times_is_cut_off(tmp_path, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    more = ("rollout.tasks=65536", "horizon.phases[0].iterations=1000000")
+    changes = [part for each in more for part in ("--set", each)]
+    shown = _plan(tmp_path, *TINY, *changes).stdout.partition("Time:")[2].partition("Check")[0]
+    assert "…" not in shown
+    assert ("1,000,000 " in shown) == (columns == 80)
 
 
 def test_on_the_processor_the_time_needs_stated_throughputs(tmp_path):

@@ -42,6 +42,8 @@ class Api:
     refusal: dict[str, Any] | None = None
     outages: list[int] = field(default_factory=list)
     """For each of the next reads of a run: how many answers with 503 come before it."""
+    deleted_after: int | None = None
+    """How many reads of a run succeed before it is deleted. None: it stays."""
     selectors: list[str] = field(default_factory=list)
     """Label selectors of the requests that listed pods."""
 
@@ -74,7 +76,9 @@ class Api:
             self.outages[0] -= 1
             return PlainTextResponse("the server is currently unable", status_code=503)
         self.outages = self.outages[1:]
-        if at not in self.runs:
+        if self.deleted_after is not None:
+            self.deleted_after -= 1
+        if at not in self.runs or self.deleted_after == -1:
             return self.status(404, "NotFound", f'agentrlruns "{at[1]}" not found', at[1])
         status = self.statuses.pop(0) if len(self.statuses) > 1 else (self.statuses or [{}])[0]
         return JSONResponse(self.runs[at] | {"status": status})

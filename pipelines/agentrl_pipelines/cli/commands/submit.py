@@ -22,6 +22,16 @@ POLL_S = 2.0
 ENDED = ("Succeeded", "Failed")
 LOST_SIGHT = 3
 """Exit code of `--wait` if the API server does not answer any more."""
+SHORT_TTL_S = 60
+"""A finished run that is deleted sooner may be gone before `--wait` reads that it has finished."""
+
+
+class RunDeletedError(Exception):
+    """The run that was watched was deleted. `last` is the last status that was read."""
+
+    def __init__(self, last: dict[str, Any]) -> None:
+        super().__init__("the run was deleted")
+        self.last = last
 
 
 @click.command(short_help="Train on a cluster: create an AgentRLRun.")
@@ -48,8 +58,9 @@ def submit(
     """Create an AgentRLRun from the manifest FILE on the cluster.
 
     Exit code 2 if the manifest has errors or the API server rejects it, with one line per error.
-    With --wait: 1 if the run failed, and 3 if the API server did not answer for five minutes, while
-    the run goes on."""
+    With --wait: 1 if the run failed, or was deleted before its end was seen, which with a short
+    ttlSecondsAfterFinished happens to a run that succeeded; and 3 if the API server did not answer
+    for five minutes, while the run goes on."""
     with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
@@ -62,6 +73,8 @@ def submit(
                 [f"metadata.namespace: is {own}, but -n is {namespace}; give only one of them"]
             )
         print_warnings(run.spec)
+        if wait:
+            _warn_of_short_ttl(run.spec.ttl_seconds_after_finished)
         from agentrl_pipelines.cli.kube_client import Cluster
 
         cluster = Cluster.open(context=context, namespace=namespace or own)
@@ -76,6 +89,15 @@ def submit(
         click.echo(f"  agentrl logs {name}{options} -f")
         if wait:
             sys.exit(_wait_for_end(cluster, name, f"agentrl status {name}{options}"))
+
+
+def _warn_of_short_ttl(ttl_s: int | None) -> None:
+    if ttl_s is not None and ttl_s < SHORT_TTL_S:
+        click.echo(
+            f"warning: spec.ttlSecondsAfterFinished: is {ttl_s}; --wait may not see the end of the "
+            f"run before it is deleted, and then exits with 1; set it to {SHORT_TTL_S} or more",
+            err=True,
+        )
 
 
 def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
@@ -94,6 +116,12 @@ def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
     except UnavailableError as error:
         click.echo(f"{error}\nstopped watching; the run continues. To see it: {command}", err=True)
         return LOST_SIGHT
+    except RunDeletedError as error:
+        click.echo(f"{name}: deleted")
+        click.echo(
+            f"{error}; last seen: {_seen(error.last)}. Whether it had ended is not known", err=True
+        )
+        return 1
     success = f"; held-out success {status['success']}" if status.get("success") else ""
     rejected = is_rejected(status)
     click.echo(f"{name}: {'not accepted' if rejected else status['state'].lower()}{success}")
@@ -107,16 +135,29 @@ def watch(
     cluster: Cluster, name: str, view: ProgressView, poll_s: float = POLL_S
 ) -> dict[str, Any]:
     """Show changes of the run's status in `view` until the run ends or is not accepted. Returns the
-    last status."""
+    last status. Raises `RunDeletedError` if the run, which exists at first, does not any more."""
+    from agentrl_pipelines.cli.kube_client import NoSuchRunError
+
     shown: dict[str, Any] = {}
     while True:
-        run = cluster.poll(name)
+        try:
+            run = cluster.poll(name)
+        except NoSuchRunError:
+            raise RunDeletedError(shown) from None
         status: dict[str, Any] = run.get("status") or {}
         _show_changes(view, run["spec"], shown, status)
         if status.get("state") in ENDED or is_rejected(status):
             return status
         shown = status
         time.sleep(poll_s)
+
+
+def _seen(status: dict[str, Any]) -> str:
+    """A status in some words: running, iteration 12 of 50."""
+    state: str = status.get("state", "Pending").lower()
+    if "iterations" not in status:
+        return state
+    return f"{state}, iteration {status.get('iteration', 0)} of {status['iterations']}"
 
 
 def is_rejected(status: dict[str, Any]) -> bool:

@@ -178,6 +178,41 @@ def test_submit_wait_exits_with_the_outcome_of_the_run(
     assert done.stderr == ("the model is too large\n" if code else "")
 
 
+@pytest.mark.parametrize(
+    ("statuses", "seen"),
+    [
+        ([status("Running", 1, 49)], "running, iteration 49 of 50"),
+        ([{}], "pending"),
+        ([], "pending"),
+    ],
+)
+def test_submit_wait_says_that_the_run_was_deleted_and_what_was_last_seen(
+    tmp_path, monkeypatch, manifest, statuses, seen
+):
+    api = Api(statuses=statuses, deleted_after=len(statuses))
+    with cluster(tmp_path, monkeypatch, api):
+        done = agentrl("submit", manifest, "--wait")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[-1] == "first-try: deleted"
+    assert done.stderr == (
+        f"the run was deleted; last seen: {seen}. Whether it had ended is not known\n"
+    )
+
+
+def test_submit_wait_warns_of_a_run_that_may_be_deleted_before_its_end_is_seen(
+    tmp_path, monkeypatch, manifest
+):
+    end = status("Succeeded", 1, 50)
+    short = ("--set", "ttlSecondsAfterFinished=0")
+    with cluster(tmp_path, monkeypatch, Api(statuses=[end])):
+        done = agentrl("submit", manifest, "--wait", *short)
+        assert done.stderr == (
+            "warning: spec.ttlSecondsAfterFinished: is 0; --wait may not see the end of the run "
+            "before it is deleted, and then exits with 1; set it to 60 or more\n"
+        )
+        assert agentrl("submit", manifest, "-n", "other", *short).stderr == ""
+
+
 def test_watch_waits_for_an_api_server_that_does_not_answer(tmp_path, monkeypatch, manifest):
     view = SilentProgressView()
     api = Api(statuses=list(STATUSES), outages=[0, 2, 0, 1])

@@ -14,6 +14,7 @@ from agentrl_components.spec.parsing.wording import Location, closest, field_nam
 from agentrl_components.spec.rules.rule import Mistake
 
 _ROOTS = {"apiVersion", "kind", "metadata", "spec"}
+_NULLS = {"null", "Null", "NULL", "~"}
 
 
 def apply(manifest: Document, overrides: Iterable[str]) -> list[str]:
@@ -32,15 +33,24 @@ def apply(manifest: Document, overrides: Iterable[str]) -> list[str]:
 
 def _apply_one(manifest: Document, override: str) -> Mistake | None:
     name, equals, text = override.partition("=")
-    if not equals or not name.strip():
+    if not equals:
         return Mistake(field=override, reason="has no value", fix="write field=value")
+    location = _location(name)
+    if not location:
+        return Mistake(field=override, reason="names no field", fix="write field=value")
     try:
         given = value(text)
     except (ValueError, yaml.YAMLError):
         return Mistake(
             field=name, reason=f"{text} is not a YAML value", fix="write one value, in quotes"
         )
-    return _assign(manifest, _location(name), given)
+    if given is None and text.strip() not in _NULLS:  # such as an empty variable of a shell
+        return Mistake(
+            field=name,
+            reason="has an empty value",
+            fix='write null for the default, or "" for empty text',
+        )
+    return _assign(manifest, location, given)
 
 
 def _location(name: str) -> Location:

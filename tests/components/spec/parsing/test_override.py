@@ -54,10 +54,29 @@ def test_a_value_can_contain_an_equals_sign():
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [("null", None), (" ~ ", None), ('""', ""), ("''", ""), ("[]", []), ("{}", {})],
+)
+def test_null_and_an_empty_text_list_or_mapping_are_values(given, expected):
+    read = _read()
+    assert apply(read, [f"seed={given}"]) == []
+    assert read["spec"]["seed"] == expected
+
+
+@pytest.mark.parametrize(
     ("override", "line"),
     [
         ("seed", "--set seed: has no value; write field=value"),
-        ("=3", "--set =3: has no value; write field=value"),
+        ("=3", "--set =3: names no field; write field=value"),
+        (".=1", "--set .=1: names no field; write field=value"),
+        ("[]=1", "--set []=1: names no field; write field=value"),
+        *(
+            (
+                f"seed={empty}",
+                '--set seed: has an empty value; write null for the default, or "" for empty text',
+            )
+            for empty in ("", "  ", "# 3")
+        ),
         ("seed=[1", "--set seed: [1 is not a YAML value; write one value, in quotes"),
         ("seed=!!set {a}", "--set seed: !!set {a} is not a YAML value; write one value, in quotes"),
         ("sede=3", "--set spec.sede: unknown field; did you mean seed?"),

@@ -70,9 +70,16 @@ def _lease(_: click.Context, __: click.Parameter, text: str | None) -> LeaseName
     "--metrics-port",
     default=8080,
     show_default=True,
+    type=click.IntRange(0, 65535),
     help="Their port; 0: any free one.",
 )
-@click.option("--workers", default=16, show_default=True, help="Runs reconciled at the same time.")
+@click.option(
+    "--workers",
+    default=16,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Runs reconciled at the same time.",
+)
 @click.option(
     "--log-format",
     type=click.Choice(["json", "plain"]),
@@ -122,6 +129,7 @@ async def _run(platform: Platform, options: Options, lease: LeaseName | None, le
     from agentrl_operator.app import operate
     from agentrl_operator.clients.kfp import KfpApi
     from agentrl_operator.clients.kubernetes import KubernetesApi
+    from agentrl_operator.clients.kubernetes_connection import login
     from agentrl_operator.clients.mlflow import MlflowApi, authorization
     from agentrl_operator.clients.protocols import Clients
     from agentrl_operator.clients.run_store import RunStoreOpener, RunStores
@@ -130,6 +138,7 @@ async def _run(platform: Platform, options: Options, lease: LeaseName | None, le
     from agentrl_operator.leader_election.lease_client import LeaseClient
     from agentrl_pipelines.kfp_pipeline.pipeline_spec import phase_pipeline
 
+    login()  # an invalid kubeconfig is not waited for, as an API server is that does not answer
     gc.collect()
     gc.freeze()  # loaded modules stay: scanning them in each collection costs time and memory
     stop = asyncio.Event()

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import aiohttp
 import kopf
+import yaml
 
 from agentrl_operator.clients.http import HttpClient
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests.labels import MANAGER
+
+_INVALID = (
+    OSError,
+    yaml.YAMLError,
+    kopf.LoginError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What Kopf raises for a kubeconfig: it checks neither the syntax nor the types of the file."""
 
 
 class Request(Protocol):
@@ -38,11 +51,18 @@ async def delete_with_dependents(request: Request, path: str) -> None:
 
 def login() -> kopf.ConnectionInfo:
     """Address and credentials of the API server, from the pod's service account or else from
-    KUBECONFIG. Raises `KubernetesError` where there is neither."""
+    KUBECONFIG. Raises `KubernetesError` where there is neither, and for an invalid KUBECONFIG."""
     settings = kopf.OperatorSettings()
-    info = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(
-        settings=settings
-    )
+    info = kopf.login_with_service_account(settings=settings)
+    try:
+        info = info or kopf.login_with_kubeconfig(settings=settings)
+    except _INVALID as error:
+        reason = " ".join(str(error).split())
+        raise KubernetesError(
+            f"KUBECONFIG: {os.environ.get('KUBECONFIG') or '~/.kube/config'}: cannot be used "
+            f"({type(error).__name__}: {reason}); correct it, or set KUBECONFIG to another file",
+            retryable=False,
+        ) from None
     if info is None:
         raise KubernetesError(
             "Kubernetes: no service account and no kubeconfig; set KUBECONFIG", retryable=False

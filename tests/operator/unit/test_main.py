@@ -1,6 +1,8 @@
+import os
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 
 from agentrl_operator.__main__ import main
@@ -47,3 +49,33 @@ def test_a_lease_without_a_namespace_is_rejected():
 
     assert result.exit_code == 2
     assert "'agentrl': expected NAMESPACE/NAME of a Lease" in result.output
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--metrics-port", "99999"), ("--metrics-port", "-1"), ("--workers", "0")]
+)
+def test_a_number_out_of_range_is_refused_and_the_option_is_named(wrong):
+    result = CliRunner().invoke(main, wrong)
+
+    assert result.exit_code == 2
+    assert f"Invalid value for '{wrong[0]}'" in result.output
+
+
+@pytest.mark.parametrize("text", [None, "not: [yaml", "[]", "current-context: here"])
+def test_a_missing_or_damaged_kubeconfig_is_one_line(tmp_path, text):
+    platform, kubeconfig = tmp_path / "platform.yaml", tmp_path / "kubeconfig"
+    platform.write_text("{}")
+    if text is not None:
+        kubeconfig.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "agentrl_operator", "--platform", str(platform)],
+        env=os.environ | {"KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: KUBECONFIG: {kubeconfig}: cannot be used (")

@@ -43,14 +43,14 @@ def stage(
     started = time.monotonic()
     with exit_on_error():
         with collection_disabled():
-            import yaml
-
             from agentrl_components.errors import SpecError
+            from agentrl_components.spec.parsing.document import document
             from agentrl_components.spec.parsing.load import parse, read_text
 
-        text = read_text(Path(manifest[1:])) if manifest.startswith("@") else manifest
+        source = manifest[1:] if manifest.startswith("@") else "--manifest"
+        text = read_text(Path(source)) if manifest.startswith("@") else manifest
         try:
-            run = parse(yaml.safe_load(text))
+            run = parse(document(text, source))
         except SpecError as error:
             from agentrl_pipelines.stages.runner import write_termination
 

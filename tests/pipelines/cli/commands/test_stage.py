@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 
 from agentrl_pipelines.cli.commands.stage import stage
@@ -54,3 +55,23 @@ def test_a_manifest_that_is_not_there_is_reported(tmp_path):
     done = CliRunner().invoke(stage, arguments)
     assert done.exit_code == 2
     assert done.stderr == f"{tmp_path / 'run.yaml'}: file not found; check the path\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "line 1, column 2: "),
+        ("foo", "contains a string; write a mapping"),
+        ("[]", "contains a list; write a mapping"),
+        ("", "contains nothing; write a mapping"),
+    ],
+)
+def test_a_manifest_that_is_no_mapping_is_one_line(tmp_path, text, expected):
+    done = CliRunner().invoke(stage, ["settle", "--manifest", text, "--phase", "0"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"--manifest: {expected}")
+    (tmp_path / "run.yaml").write_text(text)
+    arguments = ["settle", "--manifest", f"@{tmp_path / 'run.yaml'}", "--phase", "0"]
+    done = CliRunner().invoke(stage, arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"{tmp_path / 'run.yaml'}: {expected}")

@@ -7,6 +7,8 @@ it may take, and where its results are stored and shown.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -45,6 +47,10 @@ MUTABLE: tuple[str, ...] = (
 """Mutable paths under `spec`, each with everything below it; `*` stands for every item of a list.
 All other fields are immutable."""
 
+LASTING: tuple[str, ...] = ("compute.ray",)
+"""Optional fields below `MUTABLE` whose value may be changed, but which may be neither added nor
+removed: the optimizer's files of trainers on Ray differ from those of a run without Ray."""
+
 
 def mutability(path: str) -> Literal["mutable", "partly", "immutable"]:
     """Whether the field at `path`, written as in `MUTABLE`, may be changed. `partly`: some fields
@@ -56,9 +62,14 @@ def mutability(path: str) -> Literal["mutable", "partly", "immutable"]:
 
 
 def immutable_changes(before: RunSpec, after: RunSpec) -> Iterator[tuple[str, Any, Any]]:
-    """(path, old value, new value) of every immutable field that differs between the two."""
+    """(path, old value, new value) of every immutable field that differs between the two, and of
+    every field of `LASTING` that only one of them has."""
     old, new = (spec.model_dump(mode="json", by_alias=True) for spec in (before, after))
     yield from _differences(old, new, "", "spec")
+    for path in LASTING:
+        was, now = (functools.reduce(operator.getitem, path.split("."), one) for one in (old, new))
+        if (was is None) != (now is None):
+            yield f"spec.{path}", was, now
 
 
 def _differences(old: Any, new: Any, path: str, shown: str) -> Iterator[tuple[str, Any, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -52,3 +53,13 @@ def test_an_added_environment_is_an_immutable_change():
     after = spec(environments=[{"name": "rooms", "builtin": "babyai"}, {"name": "more"}])
     ((path, old, new),) = immutable_changes(spec(), after)
     assert (path, len(old), len(new)) == ("spec.environments", 1, 2)
+
+
+RAYS = (None, "embedded", "head:6379", "cluster")
+
+
+@pytest.mark.parametrize(("before", "after"), [*product(RAYS, RAYS)])
+def test_ray_may_be_another_one_but_neither_added_nor_removed(before, after):
+    changes = list(immutable_changes(spec(compute={"ray": before}), spec(compute={"ray": after})))
+    moved = (before is None) != (after is None)
+    assert changes == ([("spec.compute.ray", before, after)] if moved else [])

@@ -13,6 +13,14 @@ def lasting(server):
     server.ask("DELETE", f"{RUNS}/lasting")
 
 
+@pytest.fixture(scope="module")
+def on_ray(server):
+    """A run on Ray to edit."""
+    server.create(manifest("on-ray", changed("compute.ray", "embedded")))
+    yield f"{RUNS}/on-ray"
+    server.ask("DELETE", f"{RUNS}/on-ray")
+
+
 @pytest.mark.parametrize(
     ("path", "value", "field"),
     [
@@ -25,6 +33,7 @@ def lasting(server):
         ("rollout.tasks", 17, "spec.rollout.tasks"),
         ("update.learningRate", 1e-3, "spec.update.learningRate"),
         ("evaluation.every", 3, "spec.evaluation.every"),
+        ("compute.ray", "embedded", "spec.compute.ray"),
         ("storage", {"url": "s3://other/place", "endpoint": "s3.test"}, "spec.storage.url"),
         ("environments.0.name", "other", "spec.environments"),
         ("environments.0.options", {"levels": ["a"]}, "spec.environments[0].options"),
@@ -45,7 +54,7 @@ def lasting(server):
 def test_fields_that_determine_results_are_immutable(server, lasting, path, value, field):
     current = server.ask("GET", lasting)
     with pytest.raises(
-        Refused, match=r"(is immutable|cannot be changed from or to 0) while the run exists"
+        Refused, match=r"(is immutable|cannot be .*) while the run exists"
     ) as refused:
         server.ask("PUT", lasting, current | {"spec": changed(path, value)})
     assert f"{field}: " in str(refused.value)
@@ -70,3 +79,17 @@ def test_fields_that_determine_results_are_immutable(server, lasting, path, valu
 def test_fields_that_do_not_affect_results_are_mutable(server, lasting, path, value):
     current = server.ask("GET", lasting)
     server.ask("PUT", lasting, current | {"spec": changed(path, value)})
+
+
+@pytest.mark.parametrize("value", ["head:6379", "cluster", "embedded"])
+def test_a_run_on_ray_may_move_to_another_ray(server, on_ray, value):
+    current = server.ask("GET", on_ray)
+    server.ask("PUT", on_ray, current | {"spec": changed("compute.ray", value)})
+
+
+@pytest.mark.parametrize("path", ["compute.ray", "compute"])
+def test_a_run_on_ray_cannot_leave_it(server, on_ray, path):
+    current = server.ask("GET", on_ray)
+    removed = changed(path, None if path == "compute.ray" else {})
+    with pytest.raises(Refused, match=r"spec\.compute\.ray: .*cannot be added or removed while"):
+        server.ask("PUT", on_ray, current | {"spec": removed})

@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from agentrl_components.spec.crd.locks import lock, lock_zero_replicas
+from agentrl_components.spec.crd.locks import lock, lock_presence, lock_zero_replicas
 from agentrl_components.spec.crd.status import COLUMNS, STATUS
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, RunSpec
-from agentrl_components.spec.mutable import mutability
+from agentrl_components.spec.mutable import LASTING, mutability
 from agentrl_components.spec.rules.validation import RULES
 
 Schema = dict[str, Any]
@@ -117,6 +117,11 @@ def spec_schema() -> Schema:
     environments["x-kubernetes-list-map-keys"] = ["name"]
     lock(schema)
     lock_zero_replicas(environments["items"]["properties"]["replicas"])
+    for path in LASTING:
+        holder = schema
+        for name in path.split(".")[:-1]:
+            holder = holder["properties"][name]
+        lock_presence(holder, path)
     _require_s3(schema["properties"]["storage"]["properties"]["url"])
     for part in (*schema["properties"].values(), environments["items"]):
         if "properties" in part:

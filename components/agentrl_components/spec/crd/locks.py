@@ -77,6 +77,20 @@ def lock_zero_replicas(replicas: Schema) -> None:
     )
 
 
+def lock_presence(holder: Schema, path: str) -> None:
+    """Add a rule to the object that has the optional field at `path`, by which the field may be
+    neither added nor removed."""
+    name = path.rpartition(".")[2]
+    _add(
+        holder,
+        {
+            "rule": f"has(self.{name}) == has(oldSelf.{name})",
+            "message": f"{path} cannot be added or removed while the run exists; create a new run",
+            "fieldPath": f".{name}",
+        },
+    )
+
+
 def _message(path: str) -> str:
     return f"{path.replace('.*', '[]')} {IMMUTABLE}"
 

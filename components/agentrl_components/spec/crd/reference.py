@@ -28,7 +28,8 @@ _MUTABLE_FIELDS = """\
 The following fields may be changed, on a cluster and between two starts on one machine. Results do
 not depend on them, except for rounding if `compute` moves the run to other hardware. All other
 fields are immutable: a change is rejected with the name of the field, and needs a new run. On a
-cluster, `replicas` cannot be changed from or to 0. When a change takes effect is described in
+cluster, `replicas` cannot be changed from or to 0. `compute.ray` may be changed to another Ray, but
+neither added nor removed: the optimizer's files differ. When a change takes effect is described in
 [operations.md](operations.md#changing-a-run)."""
 
 

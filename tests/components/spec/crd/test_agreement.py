@@ -12,7 +12,7 @@ from crd_schema import BASE, FIELDS, SPEC, candidate_values, with_value
 from pydantic import ValidationError
 
 from agentrl_components.spec import RunSpec
-from agentrl_components.spec.mutable import MUTABLE, immutable_changes
+from agentrl_components.spec.mutable import LASTING, MUTABLE, immutable_changes
 
 
 def _schema_accepts(schema: dict[str, Any], value: Any) -> bool:
@@ -79,7 +79,8 @@ LEAVES = [
 
 
 def _immutable_paths(schema: dict[str, Any], path: str) -> Iterator[str]:
-    """The paths that the schema's transition rules make immutable, with all nested fields."""
+    """The paths that the schema's transition rules make immutable, with all nested fields. Of
+    `BASE`, which has no `compute.ray`, this includes fields that may not be added."""
     for rule in schema.get("x-kubernetes-validations", ()):
         if rule["rule"] == "self == oldSelf":
             yield path
@@ -128,4 +129,4 @@ def test_the_schema_and_the_stages_make_the_same_fields_immutable(path, schema):
 
 def test_every_mutable_path_is_a_field_of_the_schema():
     known = {path.removeprefix("spec.").replace("[]", ".*") for path, _ in FIELDS}
-    assert set(MUTABLE) <= known
+    assert {*MUTABLE, *LASTING} <= known

@@ -86,7 +86,6 @@ def manifest(settings: Settings, folder: Path, url: str, staleness: int) -> Agen
         "update": {"learningRate": 1e-5, "miniBatch": 32, "checkpointEvery": 1000},
         "evaluation": {"every": 0, "tasks": 1},
         "compute": {
-            "device": "cpu",
             "ray": "embedded",
             "trainers": {"count": 1},
             "samplers": {"count": 1},

@@ -48,7 +48,7 @@ spec:
   rollout: {tasks: 6, groupSize: 4, actions: admissible, maxTokensPerTurn: 4}
   update: {learningRate: 3.0e-3, miniBatch: 8, microBatchTokens: 256, checkpointEvery: 2}
   evaluation: {tasks: 12, every: 3}
-  compute: {device: cpu, ray: embedded, trainers: {count: 2}, samplers: {count: 2}}
+  compute: {ray: embedded, trainers: {count: 2}, samplers: {count: 2}}
 """
 RUN = "from agentrl_pipelines.cli.main import main; main()"
 VICTIMS = {

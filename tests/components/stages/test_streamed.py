@@ -31,7 +31,7 @@ spec:
   rollout: {tasks: 6, groupSize: 4, actions: admissible, maxTokensPerTurn: 4}
   update: {learningRate: 3.0e-3, miniBatch: 8, microBatchTokens: 256}
   evaluation: {tasks: 8, every: 2}
-  compute: {device: cpu, ray: embedded, trainers: {count: 1}, samplers: {count: 2}}
+  compute: {ray: embedded, trainers: {count: 1}, samplers: {count: 2}}
 """
 
 STREAM_METRICS = {

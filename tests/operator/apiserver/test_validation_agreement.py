@@ -128,3 +128,32 @@ def test_the_api_server_and_validate_agree_on_mutants(api_server, seed):
 def test_they_agree_on_what_once_differed(api_server, fields):
     manifest = next(mutants(0, 1)) | {"spec": BASES[0] | fields}
     assert disagreements(api_server, [manifest]) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [
+        ({"compute": {"ray": "cluster", "device": "cuda"}}, True),
+        ({"compute": {"ray": "embedded", "device": "auto"}}, False),
+        ({"compute": {"ray": "embedded", "trainers": {"count": 2, "perPod": 2}}}, True),
+        ({"compute": {"ray": "head:6379", "samplers": {"count": 2, "perPod": 2}}}, True),
+        ({"compute": {"ray": "cluster", "samplers": {"count": 2, "perPod": 2}}}, False),
+        ({"compute": {"ray": "embedded", "samplers": {"maxBatch": 8}}}, True),
+        ({"compute": {"ray": "embedded", "samplers": {"memoryShare": 0.5}}}, True),
+        ({"compute": {"ray": "embedded", "samplers": {"eager": True}}}, True),
+        ({"compute": {"ray": "embedded", "samplers": {"memoryShare": 0.85}}}, False),
+        ({"algorithm": {"name": "rloo", "scaleByStd": False}}, True),
+        ({"algorithm": {"name": "gspo", "scaleByStd": False}}, False),
+        ({"algorithm": {"name": "reinforce++", "dropZeroVariance": False}}, True),
+        ({"algorithm": {"name": "rloo", "dropZeroVariance": False}}, False),
+        ({"algorithm": {"importanceSampling": {"mode": "off", "cap": 3}}}, True),
+        ({"algorithm": {"importanceSampling": {"mode": "mask", "cap": 3}}}, False),
+    ],
+    ids=str,
+)
+def test_both_refuse_fields_that_have_no_effect(api_server, fields, refused):
+    manifest = next(mutants(0, 1)) | {"spec": BASES[0] | fields}
+    assert (refusal(api_server, manifest) is not None, bool(mistakes(manifest))) == (
+        refused,
+        refused,
+    )

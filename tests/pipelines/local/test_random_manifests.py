@@ -75,7 +75,6 @@ CHOICES = {
     },
     "evaluation": {"tasks": [6], "every": [0, 1], "samples": [1, 2], "turnSweep": [[], [2, 6]]},
     "compute": {
-        "device": ["cpu"],
         "ray": [None, "embedded", "embedded"],
         "workers": [None, 1, 2],
         "trainers": [None, {"count": 1}, {"count": 2}],
@@ -102,6 +101,9 @@ def manifests(draw):
     tiny = manifest["spec"]["model"]
     manifest["spec"] = draw(drawn(CHOICES)) | {"seed": draw(st.integers(0, 99))}
     manifest["spec"]["model"] |= {name: tiny[name] for name in ("source", "tiny")}
+    compute = manifest["spec"]["compute"]
+    if "ray" not in compute:
+        compute["device"] = "cpu"
     try:
         parse(manifest)
     except SpecError:

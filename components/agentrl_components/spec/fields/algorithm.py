@@ -78,7 +78,8 @@ class Algorithm(SpecModel):
     reward: Reward = Reward()
     """Reward shaping."""
     scale_by_std: bool = True
-    """Divide group advantages by the standard deviation of the group. False: Dr.GRPO."""
+    """For `grpo`, `gspo` and `gigpo`: divide group advantages by the standard deviation of the
+    group. False: Dr.GRPO."""
     normalise: Literal["auto", "token", "sequence", "constant"] = "auto"
     """Reduction of the loss over tokens. `token`: mean over all tokens (DAPO). `sequence`: mean
     over episodes of each episode's mean (GRPO, GSPO). `constant`: sum divided by episodes *

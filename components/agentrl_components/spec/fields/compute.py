@@ -87,7 +87,7 @@ class Compute(SpecModel):
     """Worker processes for rollout and update, one thread each on CPU. 0: one per core, at most
     two. Results do not depend on it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """`auto`: a GPU if one is available."""
+    """Without `ray`: what the run computes on. `auto`: a GPU if one is available."""
     ray: Annotated[str, StringConstraints(pattern=RAY, max_length=300)] | None = None
     """Where trainers and samplers run as Ray actors. None: without Ray, in `workers` processes of
     this machine. `embedded`: a Ray that the run starts for itself on its machine. `host:port`: an

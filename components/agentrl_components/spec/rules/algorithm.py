@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agentrl_components.spec.algorithms import AlgorithmName, algorithms_with
 from agentrl_components.spec.base import SpecModel
-from agentrl_components.spec.fields.algorithm import Critic, Gae, Kl
+from agentrl_components.spec.fields.algorithm import Critic, Gae, ImportanceSampling, Kl
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.fields.update import Update
 from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
@@ -25,6 +25,7 @@ _KEEPS_GROUPS = _is_one_of(
 )
 _CRITIC_ALGORITHMS = algorithms_with(lambda traits: traits.needs_critic)
 _STEP_ALGORITHMS = algorithms_with(lambda traits: traits.estimator == "gigpo")
+_SCALED_ALGORITHMS = algorithms_with(lambda traits: traits.estimator in ("group-relative", "gigpo"))
 
 
 def _unused(value: SpecModel, default: SpecModel, path: str, reason: str) -> Iterator[Mistake]:
@@ -86,6 +87,39 @@ def gigpo_weight_needs_gigpo(spec: RunSpec) -> Iterator[Mistake]:
             reason=f"has no effect: {spec.algorithm.name} has no step-level advantage; only "
             "gigpo has",
             fix="leave it out, or set algorithm.name to gigpo",
+        )
+
+
+@rule(
+    "algorithm.name",
+    "algorithm.scaleByStd",
+    cel=f"{_is_one_of(_SCALED_ALGORITHMS)} || self.algorithm.scaleByStd",
+)
+def scale_by_std_needs_scaled_groups(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.scaleByStd is only used by gigpo, grpo and gspo."""
+    if spec.algorithm.name not in _SCALED_ALGORITHMS and not spec.algorithm.scale_by_std:
+        yield Mistake(
+            field="spec.algorithm.scaleByStd",
+            reason=f"has no effect: {spec.algorithm.name} does not divide by the standard "
+            f"deviation of a group; only {', '.join(_SCALED_ALGORITHMS)} do",
+            fix="leave it out",
+        )
+
+
+@rule(
+    "algorithm.name",
+    "algorithm.dropZeroVariance",
+    cel=f"{_USES_GROUP} || !has(self.algorithm.dropZeroVariance)",
+)
+def dropped_groups_need_group_baselines(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.dropZeroVariance is only used by algorithms whose baseline is the group."""
+    algorithm = spec.algorithm
+    if not algorithm.traits.needs_group and algorithm.drop_zero_variance is not None:
+        yield Mistake(
+            field="spec.algorithm.dropZeroVariance",
+            reason=f"has no effect: {algorithm.name} drops no groups, since its baseline is not "
+            "the group",
+            fix="leave it out",
         )
 
 
@@ -181,6 +215,22 @@ def staleness_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
 
 @rule(
     "algorithm.importanceSampling",
+    cel="self.algorithm.importanceSampling.mode != 'off'"
+    f" || self.algorithm.importanceSampling.cap == {ImportanceSampling().cap}",
+)
+def cap_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
+    """algorithm.importanceSampling.cap has no effect if mode is off."""
+    correction = spec.algorithm.importance_sampling
+    if correction.mode == "off" and correction.cap != ImportanceSampling().cap:
+        yield Mistake(
+            field="spec.algorithm.importanceSampling.cap",
+            reason="has no effect: mode is off",
+            fix="set mode to truncate or mask, or leave it out",
+        )
+
+
+@rule(
+    "algorithm.importanceSampling",
     cel="self.algorithm.importanceSampling.mode != 'mask'"
     " || self.algorithm.importanceSampling.cap > 1.0",
 )
@@ -216,11 +266,14 @@ RULES: tuple[Rule, ...] = (
     group_baselines_need_groups,
     critic_settings_need_ppo,
     gigpo_weight_needs_gigpo,
+    scale_by_std_needs_scaled_groups,
+    dropped_groups_need_group_baselines,
     refill_needs_dropped_groups,
     kl_estimator_needs_coefficient,
     admissible_actions_need_full_top_p,
     top_p_needs_importance_sampling,
     staleness_needs_importance_sampling,
+    cap_needs_importance_sampling,
     importance_mask_needs_range,
     final_share_needs_decay,
 )

@@ -53,7 +53,7 @@ def local_warnings(
         yield from _missing_compiler(spec, found, on_path)
     yield from _too_few_sessions(spec, found)
     yield from without_effect(spec)
-    if spec.compute.device == "cuda" and not found:
+    if spec.compute.ray is None and spec.compute.device == "cuda" and not found:
         yield Mistake(
             field="spec.compute.device",
             reason="there is no NVIDIA GPU",

@@ -92,6 +92,12 @@ def test_a_missing_gpu_is_reported(tmp_path):
     assert warnings(tmp_path) == []
 
 
+def test_a_gpu_for_what_is_on_ray_is_not_looked_for(tmp_path):
+    """`device` has no effect there, which a rule says."""
+    cuda = {"device": "cuda", "ray": "head:6379"}
+    assert warnings(tmp_path, ("ray",), compute=cuda) == []
+
+
 def test_a_missing_vllm_is_reported(tmp_path):
     vllm = {"engine": "vllm"}
     assert warnings(tmp_path, ("vllm",), rollout=vllm) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentrl_components.spec.fields.compute import Samplers
 from agentrl_components.spec.fields.run import RunSpec
-from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
 
 
 @rule(
@@ -23,6 +24,27 @@ def tensor_parallel_needs_vllm(spec: RunSpec) -> Iterator[Mistake]:
             reason=f"is {samplers.tensor_parallel}, but the {spec.rollout.engine} engine runs on "
             "one device",
             fix="set it to 1, or rollout.engine to vllm",
+        )
+
+
+@rule(
+    "compute",
+    "rollout.engine",
+    cel="!has(self.compute.samplers) || self.rollout.engine == 'vllm'"
+    f" || (self.compute.samplers.memoryShare == {Samplers().memory_share}"
+    f" && self.compute.samplers.maxBatch == {Samplers().max_batch}"
+    " && !self.compute.samplers.eager)",
+)
+def engine_settings_need_vllm(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.samplers.memoryShare, maxBatch and eager require rollout.engine vllm."""
+    samplers = spec.compute.samplers
+    if samplers is None or spec.rollout.engine == "vllm":
+        return
+    for name in differences(samplers, Samplers(), ("memory_share", "max_batch", "eager")):
+        yield Mistake(
+            field=f"spec.compute.samplers.{Samplers.model_fields[name].alias}",
+            reason=f"has no effect with the {spec.rollout.engine} engine",
+            fix="leave it out, or set rollout.engine to vllm",
         )
 
 
@@ -65,6 +87,7 @@ def tensor_parallel_divides_heads(spec: RunSpec) -> Iterator[Mistake]:
 
 RULES: tuple[Rule, ...] = (
     tensor_parallel_needs_vllm,
+    engine_settings_need_vllm,
     sampler_gpus_are_its_tensor_parallel_size,
     tensor_parallel_divides_heads,
 )

@@ -72,6 +72,19 @@ def workers_are_not_for_ray(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule("compute", cel="!has(self.compute.ray) || self.compute.device == 'auto'")
+def device_is_not_for_ray(spec: RunSpec) -> Iterator[Mistake]:
+    """compute.device has no effect with compute.ray."""
+    if spec.compute.ray is not None and spec.compute.device != "auto":
+        yield Mistake(
+            field="spec.compute.device",
+            reason="has no effect with spec.compute.ray, where trainers and samplers compute on "
+            "GPUs if they have any, and on CPUs otherwise",
+            fix="leave it out, and set spec.compute.trainers.gpus and spec.compute.samplers.gpus "
+            "for GPUs",
+        )
+
+
 @rule(
     "compute",
     cel="!has(self.compute.ray) || self.compute.placement == 'colocated'",
@@ -129,6 +142,7 @@ RULES: tuple[Rule, ...] = (
     compile_needs_ray,
     compile_needs_our_model,
     workers_are_not_for_ray,
+    device_is_not_for_ray,
     ray_has_one_driver,
     streams_are_not_refilled,
     interrupt_needs_streaming,

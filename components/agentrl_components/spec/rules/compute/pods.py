@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
-from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
 from agentrl_components.spec.rules.variables import free_names, name_mistakes
 
 RESERVED_VARIABLES = frozenset(
@@ -55,18 +55,21 @@ def pods_are_full(spec: RunSpec) -> Iterator[Mistake]:
 
 def _needs_own_cluster(group: str) -> str:
     return (
-        f"(!has(self.compute.{group}) || !has(self.compute.{group}.disk)"
+        f"(!has(self.compute.{group}) || (!has(self.compute.{group}.disk)"
+        f" && self.compute.{group}.perPod == 1)"
         " || (has(self.compute.ray) && self.compute.ray == 'cluster'))"
     )
 
 
 @rule("compute", cel=f"{_needs_own_cluster(TRAINERS)} && {_needs_own_cluster(SAMPLERS)}")
-def disk_is_for_pods_of_ray(spec: RunSpec) -> Iterator[Mistake]:
-    """compute.trainers.disk and compute.samplers.disk require compute.ray cluster."""
+def disk_and_per_pod_are_for_pods_of_ray(spec: RunSpec) -> Iterator[Mistake]:
+    """disk and perPod of compute.trainers and compute.samplers require compute.ray cluster."""
+    if spec.compute.ray == "cluster":
+        return
     for name, group in _groups(spec):
-        if group and group.disk is not None and spec.compute.ray != "cluster":
+        for field in differences(group, Trainers(), ("disk", "per_pod")) if group else ():
             yield Mistake(
-                field=f"spec.compute.{name}.disk",
+                field=f"spec.compute.{name}.{Trainers.model_fields[field].alias}",
                 reason="has no effect without spec.compute.ray cluster",
                 fix="leave it out, or set spec.compute.ray to cluster",
             )
@@ -143,7 +146,7 @@ def env_names_are_free(spec: RunSpec) -> Iterator[Mistake]:
 
 RULES: tuple[Rule, ...] = (
     pods_are_full,
-    disk_is_for_pods_of_ray,
+    disk_and_per_pod_are_for_pods_of_ray,
     volumes_have_a_size,
     volumes_do_not_collide,
     env_names_are_free,

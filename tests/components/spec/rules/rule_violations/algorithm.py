@@ -10,6 +10,23 @@ VIOLATIONS: list[Violation] = [
         ["spec.algorithm.gae.lam", "spec.algorithm.critic.learningRate"],
     ),
     ("gigpo_weight_needs_gigpo", ("algorithm.gigpoWeight=0.5",), ["spec.algorithm.gigpoWeight"]),
+    *(
+        (
+            "scale_by_std_needs_scaled_groups",
+            (f"algorithm={{name: {name}, scaleByStd: false}}",),
+            ["spec.algorithm.scaleByStd"],
+        )
+        for name in ("ppo", "rloo", "reinforce++", "reinforce++-baseline")
+    ),
+    *(
+        (
+            "dropped_groups_need_group_baselines",
+            (f"algorithm={{name: {name}, dropZeroVariance: {drops}}}",),
+            ["spec.algorithm.dropZeroVariance"],
+        )
+        for name in ("ppo", "reinforce++")
+        for drops in ("true", "false")
+    ),
     (
         "refill_needs_dropped_groups",
         ("algorithm.refillRounds=2", "algorithm.dropZeroVariance=false"),
@@ -44,6 +61,11 @@ VIOLATIONS: list[Violation] = [
         "staleness_needs_importance_sampling",
         ("rollout.maxStaleness=1", 'algorithm.importanceSampling.mode="off"'),
         ["spec.rollout.maxStaleness"],
+    ),
+    (
+        "cap_needs_importance_sampling",
+        ('algorithm.importanceSampling={mode: "off", cap: 3}',),
+        ["spec.algorithm.importanceSampling.cap"],
     ),
     (
         "importance_mask_needs_range",

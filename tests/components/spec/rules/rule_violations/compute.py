@@ -19,6 +19,15 @@ VIOLATIONS: list[Violation] = [
         ("compute={ray: embedded, workers: 2}",),
         ["spec.compute.workers"],
     ),
+    *(
+        (
+            "device_is_not_for_ray",
+            (f"compute={{ray: {ray}, device: {device}}}",),
+            ["spec.compute.device"],
+        )
+        for ray in ("embedded", "'head:6379'", "cluster")
+        for device in ("cpu", "cuda")
+    ),
     (
         "ray_has_one_driver",
         ("compute={ray: 'head:6379', placement: disaggregated}",),
@@ -47,6 +56,11 @@ VIOLATIONS: list[Violation] = [
         "sampler_gpus_are_its_tensor_parallel_size",
         ("compute={ray: embedded, samplers: {gpus: 2}}",),
         ["spec.compute.samplers.gpus"],
+    ),
+    (
+        "engine_settings_need_vllm",
+        ("compute={ray: embedded, samplers: {memoryShare: 0.5, maxBatch: 8, eager: true}}",),
+        [f"spec.compute.samplers.{name}" for name in ("memoryShare", "maxBatch", "eager")],
     ),
     (
         "tensor_parallel_divides_heads",
@@ -79,7 +93,7 @@ VIOLATIONS: list[Violation] = [
     (
         "shared_gpus_are_used_in_turns",
         (
-            "compute={ray: embedded, shareGpus: true, trainers: {count: 4}, "
+            "compute={ray: cluster, shareGpus: true, trainers: {count: 4}, "
             "samplers: {count: 2, perPod: 2}}",
             "rollout.maxStaleness=1",
         ),

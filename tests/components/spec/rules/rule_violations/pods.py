@@ -32,9 +32,20 @@ VIOLATIONS: list[Violation] = [
         [f"spec.compute.secretEnv[{index}].name" for index in (1, 3)],
     ),
     (
-        "disk_is_for_pods_of_ray",
+        "disk_and_per_pod_are_for_pods_of_ray",
         ("compute={ray: embedded, trainers: {disk: 50Gi}, samplers: {disk: 20Gi}}",),
         ["spec.compute.trainers.disk", "spec.compute.samplers.disk"],
+    ),
+    *(
+        (
+            "disk_and_per_pod_are_for_pods_of_ray",
+            (
+                f"compute={{ray: {ray}, trainers: {{count: 4, perPod: 4}},"
+                " samplers: {count: 2, perPod: 2}}",
+            ),
+            ["spec.compute.trainers.perPod", "spec.compute.samplers.perPod"],
+        )
+        for ray in ("embedded", "'head:6379'")
     ),
     (
         "volumes_have_a_size",

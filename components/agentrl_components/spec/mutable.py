@@ -18,6 +18,7 @@ MUTABLE: tuple[str, ...] = (
     "environments.*.tokenEnv",
     "environments.*.secretEnv",
     "environments.*.env",
+    "environments.*.volumes",
     "environments.*.timeoutS",
     "environments.*.replicas",
     "environments.*.workers",

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec import GROUP, AgentRLRun, Compute, Storage, parse
-from agentrl_components.spec.rules.compute.pods import overlap
+from agentrl_components.spec import GROUP, AgentRLRun, RunSpec, Storage, parse
+from agentrl_components.spec.rules.compute.volumes import overlap
 from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
@@ -128,7 +128,7 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         yield mistake
     else:
         yield from _mistakes_of_stages(run, platform)
-    yield from _volume_mistakes(run.spec.compute, platform)
+    yield from _volume_mistakes(run.spec, platform)
     needed, limit = len(shared_pod_sets(run)), platform.kueue.max_pod_sets
     if platform.kueue.admission == "run" and run.spec.compute.queue is not None and needed > limit:
         yield (
@@ -138,13 +138,20 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         )
 
 
-def _volume_mistakes(compute: Compute, platform: Platform) -> Iterator[str]:
+def _volume_mistakes(spec: RunSpec, platform: Platform) -> Iterator[str]:
     """Volumes of the manifest with the name or the path of the one with the platform's
     certificates."""
     if platform.ca_bundle is None:
         return
-    for number, volume in enumerate(compute.volumes):
-        where = f"spec.compute.volumes[{number}]"
+    of_servers = (
+        (f"spec.environments[{index}].volumes", environment.volumes)
+        for index, environment in enumerate(spec.environments)
+    )
+    for where, volume in (
+        (f"{field}[{number}]", volume)
+        for field, volumes in (("spec.compute.volumes", spec.compute.volumes), *of_servers)
+        for number, volume in enumerate(volumes)
+    ):
         if volume.claim == platform.ca_bundle.config_map:
             yield (
                 f"{where}.claim: {volume.claim} is the name of the volume with the certificates "

@@ -23,6 +23,8 @@ from agentrl_operator.manifests.pod_fields import (
     POD_SECURITY,
     ca_mounts,
     ca_volumes,
+    claim_mounts,
+    claim_volumes,
     plain_variables,
     secret_variable,
 )
@@ -144,7 +146,11 @@ def pod_template(
         "terminationGracePeriodSeconds": SHUTDOWN_S + _drain_s(environment),
         "securityContext": POD_SECURITY,
         "containers": [_container(resource, environment, platform)],
-        "volumes": [{"name": "tmp", "emptyDir": {}}, *ca_volumes(platform)],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            *claim_volumes(environment.volumes),
+            *ca_volumes(platform),
+        ],
         **_node_fields(environment, nodes),
     }
     if environment.runtime_class_name is not None:
@@ -182,7 +188,11 @@ def _container(resource: Resource, environment: Environment, platform: Platform)
             "limits": {"memory": server_requests(environment)["memory"]},
         },
         "securityContext": CONTAINER_SECURITY,
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *ca_mounts(platform)],
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            *claim_mounts(environment.volumes),
+            *ca_mounts(platform),
+        ],
     }
     if environment.builtin is not None:
         container["command"] = _serve_command(environment.builtin, environment)

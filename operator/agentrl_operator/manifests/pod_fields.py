@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components.spec.fields.pods import SecretVariable, Variable
+from agentrl_components.spec.fields.pods import SecretVariable, Variable, Volume
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.outbound import CA_FOLDER, pod_variables
@@ -52,6 +52,18 @@ def ca_mounts(platform: Platform) -> list[Manifest]:
         return []
     name = platform.ca_bundle.config_map
     return [{"name": name, "mountPath": CA_FOLDER, "readOnly": True}]
+
+
+def claim_volumes(volumes: Sequence[Volume]) -> list[Manifest]:
+    """The volumes of a pod with the manifest's claims. Each has the name of its claim."""
+    return [
+        {"name": one.claim, "persistentVolumeClaim": {"claimName": one.claim}} for one in volumes
+    ]
+
+
+def claim_mounts(volumes: Sequence[Volume]) -> list[Manifest]:
+    """Where a container mounts `claim_volumes`."""
+    return [{"name": one.claim, "mountPath": one.path} for one in volumes]
 
 
 def secret_variable(name: str, secret: str, key: str) -> Manifest:

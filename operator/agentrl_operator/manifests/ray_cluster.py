@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from agentrl_components.spec import AgentRLRun, Compute
+from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.quantities import whole_cpus
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.manifests import metadata as owned
@@ -21,6 +21,8 @@ from agentrl_operator.manifests.pod_fields import (
     POD_SECURITY,
     ca_mounts,
     ca_volumes,
+    claim_mounts,
+    claim_volumes,
     plain_variables,
     secret_variable,
 )
@@ -186,7 +188,11 @@ def _pod(
             "terminationGracePeriodSeconds": 15,
             "securityContext": POD_SECURITY,
             "containers": [_container(resource, run, platform, requests)],
-            "volumes": [{"name": "tmp", **files}, *_claims(compute), *ca_volumes(platform)],
+            "volumes": [
+                {"name": "tmp", **files},
+                *claim_volumes(compute.volumes),
+                *ca_volumes(platform),
+            ],
             "nodeSelector": kueue_pods.node_selector(compute.node_selector, info),
             "tolerations": kueue_pods.tolerations(compute, info),
         },
@@ -218,16 +224,10 @@ def _container(
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},
-            *({"name": one.claim, "mountPath": one.path} for one in compute.volumes),
+            *claim_mounts(compute.volumes),
             *ca_mounts(platform),
         ],
     }
-
-
-def _claims(compute: Compute) -> Iterator[Manifest]:
-    """The volumes of the manifest's claims."""
-    for volume in compute.volumes:
-        yield {"name": volume.claim, "persistentVolumeClaim": {"claimName": volume.claim}}
 
 
 def _secret_env(run: AgentRLRun, resource: Resource, platform: Platform) -> Iterator[Manifest]:

@@ -48,13 +48,13 @@ from agentrl_pipelines.platform.store_access import store_access
 Data = dict[str, Any]
 
 MODEL_STAGES = ("train", "rollout", "update", "evaluate")
-"""Stages that hold the model and get the resources of `spec.compute`."""
+"""Stages that hold the model and get all resources of `spec.compute`."""
 SMALL_RESOURCES: Data = {
     "resourceCpuRequest": "100m",
     "resourceMemoryRequest": "256Mi",
     "resourceMemoryLimit": "1Gi",
 }
-"""Resources of the other stages."""
+"""Resources of stages that neither hold the model nor open an environment without servers."""
 MAX_RETRY_SECONDS = 315_360_000
 """`backoffMaxDuration`. Backend and SDK measure it from a stage's first start, and their default
 would end retries after an hour."""
@@ -82,7 +82,7 @@ def phase_pipeline(
         stage = executor.removeprefix("exec-")
         container = definition["container"]
         container["image"] = compute.image or platform.images.stage
-        container["resources"] = stage_resources(compute, stage)
+        container["resources"] = stage_resources(run.spec, stage)
         env = pod_variables(platform, compute.env, compute.secret_env)
         if drives_ray(run, stage):
             env += driver_env(run, uid, platform)
@@ -100,19 +100,27 @@ def phase_pipeline(
     return {"pipeline_spec": spec, "platform_spec": {"platforms": platforms}}
 
 
-def stage_resources(compute: Compute, stage: str) -> Data:
+def stage_resources(spec: RunSpec, stage: str) -> Data:
     """Resource requests and limits of a stage's pod."""
-    if stage not in MODEL_STAGES:
+    if not uses_compute(spec, stage):
         return dict(SMALL_RESOURCES)
+    compute = spec.compute
     resources: Data = {
         "resourceCpuRequest": compute.cpu,
         "resourceMemoryRequest": compute.memory,
         "resourceMemoryLimit": compute.memory,
     }
-    if compute.gpus:
+    if compute.gpus and stage in MODEL_STAGES:
         count = str(compute.gpus)
         resources["accelerator"] = {"resourceType": GPU_RESOURCE, "resourceCount": count}
     return resources
+
+
+def uses_compute(spec: RunSpec, stage: str) -> bool:
+    """Whether a stage gets the nodes, memory and volumes of `spec.compute`: it holds the model, or
+    is the one that first opens environments without servers, with their files and indexes."""
+    in_stages = any(environment.replicas == 0 for environment in spec.environments)
+    return stage in MODEL_STAGES or (stage == "provision" and in_stages)
 
 
 def pod_options(
@@ -123,7 +131,7 @@ def pod_options(
     labels = {RUN_LABEL: run.metadata.name, STAGE_LABEL: stage}
     labels |= kueue_pods.pod_labels(compute, platform, kueue.priority_class)
     info = UNCONSTRAINED
-    if stage in MODEL_STAGES:
+    if uses_compute(run.spec, stage):
         info = kueue.pod_sets.get(kueue_pods.pod_set(stage, compute), UNCONSTRAINED)
     secrets = secret_variables(run, uid, platform)
     if drives_ray(run, stage):
@@ -138,12 +146,13 @@ def pod_options(
     }
     if platform.ca_bundle is not None:
         options["configMapAsVolume"] = [config_map_mount(platform.ca_bundle.config_map, CA_FOLDER)]
-    if stage not in MODEL_STAGES:
+    if not uses_compute(run.spec, stage):
         return options
-    # Containers have 64 MB of shared memory, in which a stage keeps the weights and gradients that
-    # its processes share, and Ray its objects. It counts as memory of the pod.
-    shared = {"volumeName": "shared-memory", "mountPath": "/dev/shm", "medium": "Memory"}
-    options["emptyDirMounts"].append(shared)
+    if stage in MODEL_STAGES:
+        # Containers have 64 MB of shared memory, in which a stage keeps the weights and gradients
+        # that its processes share, and Ray its objects. It counts as memory of the pod.
+        shared = {"volumeName": "shared-memory", "mountPath": "/dev/shm", "medium": "Memory"}
+        options["emptyDirMounts"].append(shared)
     if compute.volumes:
         options["pvcMount"] = [claim_mount(one) for one in compute.volumes]
     return options | node_options(compute, info)

@@ -15,7 +15,7 @@ from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, HttpUrl
 from agentrl_components.spec.base import SpecModel
 from agentrl_components.spec.fields.pods import VolumeName
 from agentrl_components.spec.fields.storage import EnvironmentVariable
-from agentrl_components.spec.rules.compute.pods import TAKEN_NAMES
+from agentrl_components.spec.rules.compute.volumes import TAKEN_NAMES
 from agentrl_envs.needs import ImageTarget
 
 ADDRESS = Path("/etc/agentrl/platform.yaml")

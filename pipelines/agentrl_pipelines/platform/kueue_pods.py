@@ -62,7 +62,8 @@ NOT_QUEUED = KueueAdmission()
 
 
 def pod_set(stage: str, compute: Compute) -> str:
-    """The pod set whose quota a stage uses. Evaluation runs after training and uses the first."""
+    """The pod set whose quota a stage uses. Provision runs before training and evaluation after it;
+    both use the first."""
     names = STAGES[compute.placement]
     return stage if stage in names else names[0]
 

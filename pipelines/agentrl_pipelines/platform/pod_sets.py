@@ -92,8 +92,9 @@ def _with_samplers(trainers: Trainers, samplers: Samplers) -> Trainers:
 
 
 def pod_sets(run: AgentRLRun) -> list[PodSet]:
-    """The most pods that a phase of a run needs at any time. Evaluation runs after the stages that
-    hold the model and needs no more; the other stages are small and not counted."""
+    """The most pods that a phase of a run needs at any time. The stage provision runs before those
+    that hold the model, evaluation after them, and both need no more; the other stages are small
+    and not counted."""
     servers = (_servers(one) for one in run.spec.environments if resolve.is_managed(one))
     return [*_stages(run.spec.compute), *_ray(run.spec.compute), *servers]
 

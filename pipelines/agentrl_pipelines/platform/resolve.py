@@ -111,6 +111,7 @@ def _served(run: AgentRLRun, uid: str, environment: Environment, platform: Platf
             "options": {},
             "secret_env": (),
             "env": (),
+            "volumes": (),
             "node_selector": {},
             "tolerations": (),
             "url": environment_url(run, uid, environment, platform),

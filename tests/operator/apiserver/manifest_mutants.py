@@ -23,6 +23,7 @@ BASES: tuple[dict[str, Any], ...] = (
                 "scaling": {"maxReplicas": 4},
                 "tokenEnv": "TOKEN",
                 "secretEnv": [{"name": "KEY", "secret": "judge", "key": "key"}],
+                "volumes": [{"claim": "wiki", "path": "/data"}],
             },
             {"name": "walk", "url": "http://host:8000"},
         ],
@@ -57,6 +58,7 @@ VALUES: tuple[Any, ...] = (
     [], {}, [1], ["a"], ["a", "a"], [None], {"a": 1}, {"a": None}, [{}], [{"name": "a"}],
     [{"name": "A-B", "secret": "s", "key": "k"}], [{"name": "PORT", "secret": "s", "key": "k"}],
     [{"name": "A", "secret": "s", "key": "k"}, {"name": "A", "secret": "s", "key": "k"}],
+    [{"claim": "a", "path": "/a"}, {"claim": "a", "path": "/b"}], [{"claim": "a", "path": "/tmp/a"}],
 )  # fmt: skip
 """Values that a mutant puts anywhere."""
 

@@ -66,6 +66,7 @@ def test_fields_that_determine_results_are_immutable(server, lasting, path, valu
         ("environments.0.replicas", 3),
         ("environments.0.memory", "2Gi"),
         ("environments.0.secretEnv", [{"name": "KEY", "secret": "judge", "key": "key"}]),
+        ("environments.0.volumes", [{"claim": "wiki", "path": "/data"}]),
         ("rollout.concurrency", 8),
         ("update.keepLast", 5),
         ("compute.memory", "8Gi"),

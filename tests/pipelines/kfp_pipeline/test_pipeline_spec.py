@@ -81,6 +81,31 @@ def test_devices_nodes_and_queues_are_those_of_the_manifest():
     }
 
 
+CORPUS = {"volumes": [{"claim": "corpus", "path": "/data"}], "memory": "64Gi"}
+
+
+def test_provision_opens_environments_without_servers_with_the_volumes_of_the_other_stages():
+    """Regression: a corpus on a claim was not found, and an index did not fit in 1 GiB."""
+    containers, pods = executors(phase_pipeline(manifest(**CORPUS), UID, Platform()))
+    assert containers["exec-provision"]["container"]["resources"] == {
+        "resourceCpuRequest": "2",
+        "resourceMemoryRequest": "64Gi",
+        "resourceMemoryLimit": "64Gi",
+    }
+    for field in ("pvcMount", "nodeSelector", "tolerations"):
+        assert pods["exec-provision"][field] == pods["exec-rollout"][field]
+    assert {"pvcMount", "nodeSelector"}.isdisjoint(pods["exec-expand"])
+
+
+def test_provision_is_small_if_every_environment_has_servers():
+    read = yaml.safe_load(MANIFEST)
+    read["spec"]["compute"] |= CORPUS
+    read["spec"]["environments"][1]["replicas"] = 1
+    containers, pods = executors(phase_pipeline(parse(read), UID, Platform()))
+    assert containers["exec-provision"]["container"]["resources"]["resourceMemoryLimit"] == "1Gi"
+    assert {"pvcMount", "nodeSelector", "tolerations"}.isdisjoint(pods["exec-provision"])
+
+
 def test_pods_have_no_queue_label_if_kueue_admits_whole_runs():
     _, pods = executors(phase_pipeline(manifest(), UID, Platform(kueue=Kueue(admission="run"))))
     labels = [pod["podMetadata"]["labels"] for pod in pods.values()]
@@ -109,8 +134,9 @@ def test_stages_run_on_the_nodes_of_their_flavors():
     assert pods["exec-rollout"]["tolerations"] == [own, spot]  # without duplicates
     assert pods["exec-update"]["nodeSelector"] == {"labels": {"gpu": "h200", "kind": "owned"}}
     assert pods["exec-update"]["tolerations"] == [own]
-    assert pods["exec-evaluate"]["nodeSelector"] == pods["exec-rollout"]["nodeSelector"]
-    assert "nodeSelector" not in pods["exec-provision"]
+    for stage in ("exec-evaluate", "exec-provision"):
+        assert pods[stage]["nodeSelector"] == pods["exec-rollout"]["nodeSelector"]
+    assert "nodeSelector" not in pods["exec-expand"]
 
 
 def test_pods_have_the_metadata_of_admission_checks_without_overriding_their_own():

@@ -61,6 +61,7 @@ def test_what_the_stages_get_of_a_served_environment_is_a_valid_manifest():
         "builtin": "corridor",
         "options": {"turns": 3},
         "secretEnv": [{"name": "KEY", "secret": "judge", "key": "key"}],
+        "volumes": [{"claim": "wiki", "path": "/data"}],
         "backend": "sandbox",
         "runtimeClassName": "gvisor",
         "memory": "1Gi",

@@ -121,7 +121,8 @@ class Compute(SpecModel):
     cpu: Quantity = "1"
     """CPU request of a stage's pod."""
     memory: Memory = "2Gi"
-    """Memory request and limit of a stage's pod."""
+    """Memory request and limit of the pod of a stage that holds the model or opens an environment
+    without servers (`replicas: 0`)."""
     gpus: int = Field(default=0, ge=0, le=1)
     """GPUs (`nvidia.com/gpu`) of each of the rollout and update pods. More than one is not
     supported yet."""
@@ -137,7 +138,8 @@ class Compute(SpecModel):
     )
     """Annotations of the same pods, such as `karpenter.sh/do-not-disrupt: "true"`."""
     volumes: tuple[Volume, ...] = Field(default=(), max_length=16)
-    """Claims that the pods of the stages and of the run's own Ray cluster mount."""
+    """Claims that the run's own Ray cluster mounts, and the pods of the stages that hold the model
+    or open environments without servers (`replicas: 0`)."""
     storage_class: ObjectName | None = None
     """StorageClass of a volume for the temporary files (`/tmp`) of each pod of trainers and of
     samplers, with `ray: cluster`. The volume has the size `disk`, and is deleted with its pod.

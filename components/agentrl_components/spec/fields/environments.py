@@ -15,6 +15,7 @@ from agentrl_components.spec.fields.pods import (
     SecretVariable,
     Toleration,
     Variable,
+    Volume,
 )
 from agentrl_components.spec.quantities import Memory, Quantity
 
@@ -76,6 +77,9 @@ class Environment(SpecModel):
     env: tuple[Variable, ...] = Field(default=(), max_length=32)
     """On Kubernetes: environment variables of the servers of a `builtin` or an `image`, such as
     `HTTPS_PROXY`. An environment inside the stages (`replicas: 0`) uses `compute.env` instead."""
+    volumes: tuple[Volume, ...] = Field(default=(), max_length=16)
+    """On Kubernetes: claims that the servers of a `builtin` or an `image` mount, such as one with a
+    corpus. An environment inside the stages (`replicas: 0`) uses `compute.volumes` instead."""
     options: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Options of the environment, validated by the environment. With another `protocol`: options
     of the connection."""

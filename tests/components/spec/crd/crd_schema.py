@@ -17,6 +17,7 @@ BASE: dict[str, Any] = {
             "url": "http://host:8000",
             "secretEnv": [{"name": "KEY", "secret": "judge", "key": "key"}],
             "env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+            "volumes": [{"claim": "wiki", "path": "/wiki"}],
             "tolerations": [{"key": "cpu"}],
         }
     ],

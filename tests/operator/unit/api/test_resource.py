@@ -140,10 +140,13 @@ def test_a_volume_in_the_place_of_the_certificates_is_not_accepted():
         "metadata": {"name": "demo", "namespace": "kubeflow", "uid": run().uid, "generation": 1},
         "spec": SPEC | {"compute": {"volumes": volumes}},
     }
-    assert read(body, Platform()).mistakes == ()
-    assert read(body, platform).mistakes == (
-        "spec.compute.volumes[0].claim: ca is the name of the volume with the certificates of this "
-        "platform; use another claim",
-        "spec.compute.volumes[1].path: /etc is where pods have the certificates of this platform; "
-        "choose another path, such as /models",
-    )
+    served = {"name": "own", "image": "a/b:1", "volumes": volumes}
+    in_servers = body | {"spec": SPEC | {"environments": [served]}}
+    for content, where in ((body, "spec.compute"), (in_servers, "spec.environments[0]")):
+        assert read(content, Platform()).mistakes == ()
+        assert read(content, platform).mistakes == (
+            f"{where}.volumes[0].claim: ca is the name of the volume with the certificates of this "
+            "platform; use another claim",
+            f"{where}.volumes[1].path: /etc is where pods have the certificates of this platform; "
+            "choose another path, such as /models",
+        )

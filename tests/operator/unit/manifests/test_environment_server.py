@@ -117,6 +117,23 @@ def test_servers_run_on_the_nodes_and_with_the_variables_of_their_environment():
     assert (resolved.env, resolved.node_selector, resolved.tolerations) == ((), {}, ())
 
 
+def test_servers_mount_the_claims_of_their_environment():
+    volumes = [{"claim": "wiki", "path": "/data/wiki"}, {"claim": "index", "path": "/index"}]
+    spec = SERVED | {"environments": [{"name": "own", "image": "a/b:1", "volumes": volumes}]}
+    pod = made(spec=spec)["spec"]["template"]["spec"]
+    assert pod["volumes"] == [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "wiki", "persistentVolumeClaim": {"claimName": "wiki"}},
+        {"name": "index", "persistentVolumeClaim": {"claimName": "index"}},
+    ]
+    assert pod["containers"][0]["volumeMounts"] == [
+        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "wiki", "mountPath": "/data/wiki"},
+        {"name": "index", "mountPath": "/index"},
+    ]
+    assert "wiki" not in json.dumps(phase_pipeline(run(spec).run, UID, PLATFORM))
+
+
 def test_no_secret_replaces_a_variable_that_every_server_gets():
     assert {variable["name"] for variable in container()["env"]} == RESERVED_VARIABLES
 
@@ -276,6 +293,7 @@ def test_an_edit_of_a_mutable_field_updates_the_deployment():
     secret = [{"name": "KEY", "secret": "judge", "key": "key"}]
     edits = ({"replicas": 3}, {"cpu": "1"}, {"memory": "2Gi"}, {"secretEnv": secret})
     edits += ({"nodeSelector": {"pool": "a"}}, {"env": [{"name": "A", "value": "b"}]})
+    edits += ({"volumes": [{"claim": "wiki", "path": "/data"}]},)
     for edit in edits:
         after = made(spec=SERVED | {"environments": [usual | edit]})
         assert after["metadata"]["annotations"]["agentrl.dev/fingerprint"] != before

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS, Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.rules.compute.volumes import free_places, place_mistakes
 from agentrl_components.spec.rules.rule import Mistake, Rule, differences, rule
 from agentrl_components.spec.rules.variables import free_names, name_mistakes
 
@@ -23,10 +24,6 @@ RESERVED_VARIABLES = frozenset(
 """What the operator sets, and the addresses to which a pod would send the token of its identity."""
 RESERVED_SECRETS = frozenset(name for name in RESERVED_VARIABLES if not name.startswith("RAY_"))
 """Of secretEnv: a Ray cluster whose address is in compute.ray may ask for a token."""
-MOUNTED = ("/tmp", "/dev/shm")
-"""Where pods of the stages and of Ray have volumes already."""
-TAKEN_NAMES = ("scratch", "shared-mem", "shared-memory", "tmp")
-"""Names of these volumes. A claim's volume has the name of the claim."""
 
 
 def _groups(spec: RunSpec) -> Iterator[tuple[str, Trainers | Samplers | None]]:
@@ -92,41 +89,12 @@ def volumes_have_a_size(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
-@rule(
-    "compute",
-    cel="self.compute.volumes.all(v,"
-    f" !(v.claim in {list(TAKEN_NAMES)})"
-    " && self.compute.volumes.exists_one(same, same.claim == v.claim)"
-    " && self.compute.volumes.exists_one(same, same.path == v.path)"
-    f" && !{list(MOUNTED)}.exists(m, v.path == m || v.path.startsWith(m + '/')"
-    " || m.startsWith(v.path + '/')))",
-)
+@rule("compute", cel=free_places("self.compute.volumes"))
 def volumes_do_not_collide(spec: RunSpec) -> Iterator[Mistake]:
     """Claims and paths in compute.volumes must be unique. Paths must not be /tmp or /dev/shm,
     below or above them, and claims must not be named scratch, shared-mem, shared-memory or tmp,
     as volumes of the pods are."""
-    seen: set[str] = set()
-    for position, volume in enumerate(spec.compute.volumes):
-        where = f"spec.compute.volumes[{position}]"
-        if volume.claim in TAKEN_NAMES or volume.claim in seen:
-            taken = "the name of another volume of the pods"
-            yield Mistake(
-                field=f"{where}.claim",
-                reason=f"{volume.claim} is {'a duplicate' if volume.claim in seen else taken}",
-                fix="leave it out, or use another claim",
-            )
-        if volume.path in seen or any(overlap(volume.path, other) for other in MOUNTED):
-            yield Mistake(
-                field=f"{where}.path",
-                reason=f"{volume.path} is where pods have another volume",
-                fix="choose another path, such as /models",
-            )
-        seen |= {volume.claim, volume.path}
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether a path is the other one, or below or above it."""
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+    yield from place_mistakes("spec.compute.volumes", spec.compute.volumes)
 
 
 @rule(

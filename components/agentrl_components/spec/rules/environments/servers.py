@@ -1,10 +1,11 @@
-"""Rules about the servers of an environment: variables, tokens, protocols."""
+"""Rules about the servers of an environment: variables, volumes, tokens, protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from agentrl_components.spec.fields.environments import Environment
+from agentrl_components.spec.rules.compute.volumes import free_places, place_mistakes
 from agentrl_components.spec.rules.environments.each import environment_rule
 from agentrl_components.spec.rules.rule import Mistake, Rule
 from agentrl_components.spec.rules.variables import free_names, name_mistakes
@@ -16,20 +17,22 @@ RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
 @environment_rule(
     "secretEnv",
     "env",
+    "volumes",
     "nodeSelector",
     "tolerations",
     "url",
     "replicas",
-    cel="(size(e.secretEnv) == 0 && size(e.env) == 0 && size(e.tolerations) == 0"
-    " && (!has(e.nodeSelector) || size(e.nodeSelector) == 0))"
+    cel="(size(e.secretEnv) == 0 && size(e.env) == 0 && size(e.volumes) == 0"
+    " && size(e.tolerations) == 0 && (!has(e.nodeSelector) || size(e.nodeSelector) == 0))"
     " || (!has(e.url) && e.replicas > 0)",
 )
 def fields_of_servers_need_servers(environment: Environment, where: str) -> Iterator[Mistake]:
-    """environments[].secretEnv, env, nodeSelector and tolerations require servers that the run
-    starts: no url, and replicas above 0."""
+    """environments[].secretEnv, env, volumes, nodeSelector and tolerations require servers that the
+    run starts: no url, and replicas above 0."""
     fields = {
         "secretEnv": environment.secret_env,
         "env": environment.env,
+        "volumes": environment.volumes,
         "nodeSelector": environment.node_selector,
         "tolerations": environment.tolerations,
     }
@@ -61,6 +64,13 @@ def names_of_variables_are_free(environment: Environment, where: str) -> Iterato
     why, secrets = "is set by the operator in every server", environment.secret_env
     yield from name_mistakes(f"{where}.secretEnv", secrets, RESERVED_VARIABLES, why)
     yield from name_mistakes(f"{where}.env", environment.env, RESERVED_VARIABLES, why, secrets)
+
+
+@environment_rule("volumes", cel=free_places("e.volumes"))
+def volumes_of_servers_do_not_collide(environment: Environment, where: str) -> Iterator[Mistake]:
+    """Claims and paths in an environment's volumes must be unique and not those of another volume,
+    as in compute.volumes."""
+    yield from place_mistakes(f"{where}.volumes", environment.volumes)
 
 
 @environment_rule("builtin", "tokenEnv", cel="!has(e.tokenEnv) || !has(e.builtin)")
@@ -110,6 +120,7 @@ def protocols_need_url(environment: Environment, where: str) -> Iterator[Mistake
 RULES: tuple[Rule, ...] = (
     fields_of_servers_need_servers,
     names_of_variables_are_free,
+    volumes_of_servers_do_not_collide,
     token_env_needs_server,
     protocols_need_url,
 )

@@ -10,14 +10,18 @@ VIOLATIONS: list[Violation] = [
             "environments[0].replicas=0",
             "environments[0].nodeSelector={pool: a}",
             "environments[0].env=[{name: A, value: b}]",
+            "environments[0].volumes=[{claim: wiki, path: /data}]",
             "environments[1]={name: web, url: 'http://a:1', secretEnv: "
-            "[{name: KEY, secret: judge, key: key}], tolerations: [{key: gpu}]}",
+            "[{name: KEY, secret: judge, key: key}], tolerations: [{key: gpu}], "
+            "volumes: [{claim: wiki, path: /data}]}",
         ),
         [
             "spec.environments[0].secretEnv",
             "spec.environments[0].env",
+            "spec.environments[0].volumes",
             "spec.environments[0].nodeSelector",
             "spec.environments[1].secretEnv",
+            "spec.environments[1].volumes",
             "spec.environments[1].tolerations",
         ],
     ),
@@ -32,6 +36,20 @@ VIOLATIONS: list[Violation] = [
         [
             *(f"spec.environments[1].secretEnv[{index}].name" for index in (1, 2)),
             *(f"spec.environments[1].env[{index}].name" for index in (1, 2, 3)),
+        ],
+    ),
+    (
+        "volumes_of_servers_do_not_collide",
+        (
+            "environments[1].volumes=[{claim: wiki, path: /data}, {claim: wiki, path: /other},"
+            " {claim: more, path: /data}, {claim: tmp, path: /files}, {claim: a, path: /tmp/a},"
+            " {claim: b, path: /tmpfiles}]",
+        ),
+        [
+            "spec.environments[1].volumes[1].claim",
+            "spec.environments[1].volumes[2].path",
+            "spec.environments[1].volumes[3].claim",
+            "spec.environments[1].volumes[4].path",
         ],
     ),
     (

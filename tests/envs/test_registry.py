@@ -64,3 +64,19 @@ def test_names_does_not_import_environments():
         "sys.exit('minigrid' in sys.modules or 'agentrl_envs.environments.corridor' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
+
+
+def test_options_are_checked_without_the_libraries_of_the_environments():
+    """As in the operator, whose image has none of them."""
+    code = (
+        "import sys\n"
+        "libraries = ('minigrid', 'numpy', 'bm25s', 'minecraft_data', 'playwright', 'gymnasium',"
+        " 'textworld', 'miniwob', 'scienceworld')\n"
+        "sys.modules.update(dict.fromkeys(libraries))\n"
+        "from agentrl_envs.registry import BUILT_IN, option_errors\n"
+        "print([name for name in BUILT_IN if not option_errors(name, {'nope': 1})])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -16,14 +16,16 @@ The rewards of an episode are summed; the score is this sum as a share of `best_
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import gymnasium
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from agentrl_envs.env import Observation, Split, Step, Task, content_id, split_of
 from agentrl_envs.environments.react_reply import action_of
 from agentrl_envs.errors import ContractError, OptionError, TaskError
+
+if TYPE_CHECKING:
+    import gymnasium
 
 NAME = "gymnasium"
 COMMANDS = "admissible_commands"
@@ -103,6 +105,8 @@ class GymnasiumTasks:
 
     def make(self) -> gymnasium.Env[Any, Any]:
         """A new environment. Raises `OptionError` if there is none of this id."""
+        import gymnasium  # not for the options, which are checked where it is not installed
+
         own = self.options
         if not own.id:
             raise OptionError("gymnasium.options.id: is empty; give the id of an environment")
@@ -120,6 +124,8 @@ class GymnasiumTasks:
 
     def _check(self, env: gymnasium.Env[Any, Any]) -> None:
         """Raises `OptionError` if its spaces are not text."""
+        import gymnasium
+
         own, space = self.options, env.action_space
         env.close()
         if isinstance(space, gymnasium.spaces.Discrete):

@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import GROUP, AgentRLRun, RunSpec, Storage, parse
+from agentrl_components.spec.parsing.load import option_mistakes
 from agentrl_components.spec.rules.compute.volumes import overlap
 from agentrl_pipelines.labels import PRIORITY_LABEL
 from agentrl_pipelines.platform import resolve
@@ -111,7 +112,8 @@ def validated_manifest(body: Mapping[str, Any], platform: Platform) -> Validated
         run = parse(manifest | {"metadata": metadata})
     except SpecError as error:
         return ValidatedManifest(run=None, mistakes=tuple(error.mistakes), suspend=suspend)
-    mistakes = tuple(_platform_mistakes(run, platform))
+    # The operator executes no code of other packages.
+    mistakes = (*option_mistakes(run, own_only=True), *_platform_mistakes(run, platform))
     return ValidatedManifest(run=None if mistakes else run, mistakes=mistakes, suspend=suspend)
 
 

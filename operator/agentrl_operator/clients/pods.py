@@ -20,6 +20,8 @@ ENDED = ("Succeeded", "Failed")
 """Phases of a pod whose containers have all ended."""
 TRANSIENT = ("ContainerCreating", "PodInitializing")
 """Reasons for waiting that end by themselves."""
+CRASHED = "CrashLoopBackOff"
+"""Reason of a container that waits to be started again; its last state says why it ended."""
 KILLED = ("OOMKilled", "ContainerCannotRun", "DeadlineExceeded", "Evicted")
 """Reasons for an end that the container itself could not report."""
 OVERDUE_S = 60.0
@@ -130,6 +132,8 @@ def _problems(status: Mapping[str, Any]) -> Iterator[str]:
         yield _sentence(status["reason"], status.get("message"))
     for container in containers:
         waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") == CRASHED:
+            yield from _termination((container.get("lastState") or {}).get("terminated") or {})
         if waiting.get("reason") and waiting["reason"] not in TRANSIENT:
             yield _sentence(waiting["reason"], waiting.get("message"))
     for condition in status.get("conditions") or ():

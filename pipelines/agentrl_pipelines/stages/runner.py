@@ -8,7 +8,6 @@ retry may help, is written to the run's state and to the pod's termination messa
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import sys
 from pathlib import Path
@@ -19,13 +18,10 @@ from agentrl_components.run.journal import Journal
 from agentrl_envs.errors import TaskError, WorldError
 from agentrl_pipelines.stages.context import StageContext
 from agentrl_pipelines.stages.stages import STAGES
+from agentrl_pipelines.stages.termination import TERMINATION_LOG, write_termination
 
 log = logging.getLogger(__name__)
 
-TERMINATION_LOG = Path("/dev/termination-log")
-"""The file whose content Kubernetes shows as the container's termination message."""
-MAX_MESSAGE = 4000
-"""Characters of the message; Kubernetes keeps 4096 bytes of the file."""
 PERMANENT = (SpecError, ModelError, TaskError, CollapseError)
 """Errors that a retry would only repeat."""
 
@@ -68,14 +64,3 @@ def _report_failure(
         if permanent or not (failed_here and state.final):
             journal.write_state("failed", message, reason=reason, final=permanent, **here)
     return 2 if permanent else 1
-
-
-def write_termination(
-    reason: str, message: str, path: Path = TERMINATION_LOG, *, permanent: bool
-) -> None:
-    """Write why this process fails to the termination message of its container. Outside Kubernetes
-    there is none."""
-    termination = {"reason": reason, "message": message[:MAX_MESSAGE], "final": permanent}
-    with contextlib.suppress(OSError):
-        if path.exists():
-            path.write_text(json.dumps(termination), encoding="utf-8")

@@ -19,6 +19,8 @@ def test_the_operator_loads_no_training_stack():
         "import agentrl_operator.clients.mlflow\n"
         "import agentrl_operator.clients.run_store, agentrl_components.storage.s3.store\n"
         "import agentrl_pipelines.kfp_pipeline.pipeline_spec\n"
+        "from agentrl_envs.registry import BUILT_IN\n"
+        "assert all([one.options_model() for one in BUILT_IN.values()])\n"
         f"print([name for name in {HEAVY!r} if sys.modules.get(name)])\n"
     )
     done = subprocess.run(

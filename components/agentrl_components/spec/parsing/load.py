@@ -35,7 +35,7 @@ from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
 from agentrl_envs.errors import OptionError
 from agentrl_envs.protocols.options import option_errors as protocol_errors
-from agentrl_envs.registry import option_errors
+from agentrl_envs.registry import BUILT_IN, option_errors
 
 Checked = TypeVar("Checked", AgentRLRun, RunSpec)
 
@@ -70,7 +70,7 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> AgentRLRun:
         run = parse(read)
     except SpecError as error:
         raise SpecError(found + error.mistakes) from None
-    found += _option_errors(run)
+    found += option_mistakes(run)
     if found:
         raise SpecError(found)
     return run
@@ -85,13 +85,15 @@ def _metadata_errors(read: Document) -> list[str]:
     return [str(unknown_field(("metadata", one))) for one in unknown]
 
 
-def _option_errors(run: AgentRLRun) -> list[str]:
+def option_mistakes(run: AgentRLRun, *, own_only: bool = False) -> list[str]:
     """The mistakes that environments and protocols find in their options, and classes of other
-    packages that are none."""
+    packages that are none. `own_only`: import no other package, whose options are not checked."""
     found = []
     for index, environment in enumerate(run.spec.environments):
         where = f"spec.environments[{index}]"
         lines = []
+        if own_only and environment.builtin is not None and environment.builtin not in BUILT_IN:
+            continue
         try:
             if environment.builtin is not None:
                 lines = option_errors(environment.builtin, environment.options)

@@ -4,8 +4,15 @@ The pages are those of the package `miniwob`, driven by `agentrl_envs.browser` i
 and read as WebArena's accessibility tree. The page's own script decides the reward.
 """
 
-from agentrl_envs.environments.miniwob.environment import MiniWobEnvironment
+from typing import TYPE_CHECKING
+
+from agentrl_envs.environments.deferred import deferred
 from agentrl_envs.environments.miniwob.options import MiniWobOptions
-from agentrl_envs.environments.miniwob.tasks import MiniWobTasks
+
+if TYPE_CHECKING:
+    from agentrl_envs.environments.miniwob.environment import MiniWobEnvironment
+    from agentrl_envs.environments.miniwob.tasks import MiniWobTasks
 
 __all__ = ["MiniWobEnvironment", "MiniWobOptions", "MiniWobTasks"]
+
+__getattr__ = deferred(__name__, {"MiniWobEnvironment": "environment", "MiniWobTasks": "tasks"})

@@ -9,8 +9,15 @@ a generated world of linked facts (`facts`). A session (`environment`) parses ea
 `text_terse`).
 """
 
-from agentrl_envs.environments.search.environment import SearchSession
+from typing import TYPE_CHECKING
+
+from agentrl_envs.environments.deferred import deferred
 from agentrl_envs.environments.search.options import SearchOptions
-from agentrl_envs.environments.search.tasks import SearchTasks
+
+if TYPE_CHECKING:
+    from agentrl_envs.environments.search.environment import SearchSession
+    from agentrl_envs.environments.search.tasks import SearchTasks
 
 __all__ = ["SearchOptions", "SearchSession", "SearchTasks"]
+
+__getattr__ = deferred(__name__, {"SearchSession": "environment", "SearchTasks": "tasks"})

@@ -15,8 +15,15 @@ terse form, with synthetic recipes:
 (`text_form`). A task has the same id in both text forms.
 """
 
-from agentrl_envs.environments.textcraft.environment import TextCraft
+from typing import TYPE_CHECKING
+
+from agentrl_envs.environments.deferred import deferred
 from agentrl_envs.environments.textcraft.options import TextCraftOptions
-from agentrl_envs.environments.textcraft.tasks import TextCraftTasks
+
+if TYPE_CHECKING:
+    from agentrl_envs.environments.textcraft.environment import TextCraft
+    from agentrl_envs.environments.textcraft.tasks import TextCraftTasks
 
 __all__ = ["TextCraft", "TextCraftOptions", "TextCraftTasks"]
+
+__getattr__ = deferred(__name__, {"TextCraft": "environment", "TextCraftTasks": "tasks"})

@@ -5,8 +5,15 @@ one in a context of the shared browser (`agentrl_envs.browser`), in one of two t
 (`text_agentgym`, `text_terse`), and grades it with `evaluators`.
 """
 
-from agentrl_envs.environments.web.environment import WebEnvironment
+from typing import TYPE_CHECKING
+
+from agentrl_envs.environments.deferred import deferred
 from agentrl_envs.environments.web.options import WebOptions
-from agentrl_envs.environments.web.tasks import WebTasks
+
+if TYPE_CHECKING:
+    from agentrl_envs.environments.web.environment import WebEnvironment
+    from agentrl_envs.environments.web.tasks import WebTasks
 
 __all__ = ["WebEnvironment", "WebOptions", "WebTasks"]
+
+__getattr__ = deferred(__name__, {"WebEnvironment": "environment", "WebTasks": "tasks"})

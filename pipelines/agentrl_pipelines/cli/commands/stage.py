@@ -52,7 +52,7 @@ def stage(
         try:
             run = parse(document(text, source))
         except SpecError as error:
-            from agentrl_pipelines.stages.runner import write_termination
+            from agentrl_pipelines.stages.termination import write_termination
 
             write_termination("SpecError", f"{name}: {error}", permanent=True)
             raise

@@ -89,16 +89,18 @@ def serve(
     from functools import partial
 
     from agentrl_envs import registry
+    from agentrl_envs.errors import OptionError
     from agentrl_envs.server import run as server
     from agentrl_envs.server.app import ServerOptions, create_app
     from agentrl_envs.server.execution.executor import Executor
     from agentrl_envs.server.execution.process_executor import ProcessExecutor
     from agentrl_envs.server.execution.thread_executor import ThreadExecutor
+    from agentrl_pipelines.stages.termination import reported
 
     logging.basicConfig(format="%(message)s")
     logging.getLogger("agentrl_envs").setLevel(logging.INFO)
     token = os.environ.get(token_env) or None
-    with usage_errors():
+    with usage_errors(), reported(OptionError):
         server.check_exposure(host, has_token=token is not None)
         factory = partial(registry.task_set, name, parse_options(options))
         tasks = factory()

@@ -10,6 +10,8 @@ TRACKED = Platform(
     tracking={"uri": "http://mlflow:5000", "others": ["https://mlflow.team.test/base"]}
 )
 
+QUESTIONS = [{"dataset": "hotpotqa", "path": "/data/b", "split": "train"}]
+
 
 def tracked_at(uri):
     return run(SPEC | {"tracking": {"uri": uri}})
@@ -150,3 +152,37 @@ def test_a_volume_in_the_place_of_the_certificates_is_not_accepted():
             f"{where}.volumes[1].path: /etc is where pods have the certificates of this platform; "
             "choose another path, such as /models",
         )
+
+
+@pytest.mark.parametrize(
+    ("environment", "mistake"),
+    [
+        (
+            {"builtin": "babyai", "options": {"levelz": 3}},
+            "spec.environments[0].options.levelz: babyai has no such option; see "
+            "`agentrl envs list babyai`",
+        ),
+        (
+            {"url": "http://a.test", "protocol": "openenv", "options": {"seeds": 3}},
+            "spec.environments[0].options.seeds: protocol openenv has no such option; use one of "
+            "train, heldout, actionField, observationField, fullScore, instructions",
+        ),
+    ],
+)
+def test_a_wrong_option_of_an_environment_is_not_accepted(environment, mistake):
+    resource = run(SPEC | {"environments": [{"name": "one", **environment}]})
+
+    assert (resource.run, resource.mistakes) == (None, (mistake,))
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"builtin": "search", "options": {"corpus": ["/data/a"], "questions": QUESTIONS}},
+        {"builtin": "never_installed:Tasks", "image": "registry.test/a:1", "options": {"a": 1}},
+        {"builtin": "json:JSONDecoder", "options": {"a": 1}},
+    ],
+)
+def test_what_only_the_pods_of_an_environment_can_check_is_accepted(environment):
+    """Files that only they have, and classes of other packages, which are not imported."""
+    assert run(SPEC | {"environments": [{"name": "one", **environment}]}).mistakes == ()

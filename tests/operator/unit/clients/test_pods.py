@@ -77,6 +77,27 @@ def test_a_working_pod_has_no_problem():
             },
             "ModelError: train: no",
         ),
+        (
+            {
+                "containerStatuses": [
+                    {
+                        "name": "environment",
+                        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+                        "lastState": {
+                            "terminated": {
+                                "exitCode": 2,
+                                "message": '{"reason": "OptionError", "message": "no such level"}',
+                            }
+                        },
+                    }
+                ]
+            },
+            "OptionError: no such level",
+        ),
+        (
+            {"containerStatuses": container(waiting={"reason": "CrashLoopBackOff"})},
+            "CrashLoopBackOff",
+        ),
     ],
 )
 def test_what_stops_a_pod_from_working_is_reported(status, told):

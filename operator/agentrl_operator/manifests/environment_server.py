@@ -36,6 +36,9 @@ from agentrl_pipelines.platform.pod_sets import server_requests
 
 SHUTDOWN_S = 15
 """Seconds from the end of the last session to the end of the process, at most."""
+TMP_SIZE = "4Gi"
+"""Limit of a server's `/tmp`, which is its home, too: large enough for the profiles of Chromium and
+for JVMs. Without a limit one server could fill the disk of its node."""
 
 
 def token_secret(resource: Resource, value: str) -> Manifest:
@@ -147,7 +150,7 @@ def pod_template(
         "securityContext": POD_SECURITY,
         "containers": [_container(resource, environment, platform)],
         "volumes": [
-            {"name": "tmp", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
             *claim_volumes(environment.volumes),
             *ca_volumes(platform),
         ],

@@ -146,7 +146,7 @@ def test_pods_comply_with_the_restricted_pod_security_standard():
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
     assert {"hostNetwork", "hostPID", "hostIPC"}.isdisjoint(pod)
-    assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
+    assert pod["volumes"] == [{"name": "tmp", "emptyDir": {"sizeLimit": "4Gi"}}]
     assert pod["containers"][0]["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,

@@ -24,6 +24,7 @@ from typing import Self
 
 from agentrl_envs import protocol
 from agentrl_envs.calls.answer_check import AnswerChecker
+from agentrl_envs.client.background import Background
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.relabeling import relabel, relabel_batches
 from agentrl_envs.client.servers import Discovery, Member, ServerPool, StaticServers
@@ -40,6 +41,9 @@ PAGE_SIZE = 64
 """Tasks that are fetched at once: rollouts request consecutive indices."""
 MAX_PAGES = 256
 """Pages that are cached."""
+CLOSE_S = 1.0
+"""Seconds that `RemoteWorld.close` gives to requests that close lost sessions. Their servers only
+have to get them: they close a session also if the client is gone."""
 
 OpenResult = tuple[Member, protocol.OpenResponse]
 OpenFunction = Callable[[Member], Awaitable[OpenResult]]
@@ -58,6 +62,7 @@ class RemoteWorld:
         self.waiting = 0
         """Number of resets that wait for a free session while all servers are full."""
         self._pages: dict[tuple[Split, int], asyncio.Task[tuple[Task, ...]]] = {}
+        self._background = Background()
 
     @classmethod
     async def connect(
@@ -148,11 +153,17 @@ class RemoteWorld:
             self._servers.mark_unreachable(member, error)
             raise
 
+    def give_up(self, member: Member, session: str) -> None:
+        """Close a session whose step failed, without waiting for it. The server may hold the place
+        still: it does not know that an answer was lost, and may be in the step for long."""
+        self._background.start(_close_lost(member, session))
+
     async def close(self) -> None:
         """Close the connections. Sessions that are still open expire on their servers."""
         for fetching in self._pages.values():
             fetching.cancel()
         await asyncio.gather(*self._pages.values(), return_exceptions=True)
+        await self._background.close(CLOSE_S)
         await self._servers.close()
 
     async def open(self, task: Task, previous: Member | None, replaces: str) -> OpenResult:
@@ -223,7 +234,8 @@ class RemoteSession:
         except SessionError:
             if self._member is member:  # not closed or reset meanwhile
                 self._member = None
-                _forget(member, self._id)
+                member.renewals.remove(self._id)
+                self._world.give_up(member, self._id)
             raise
         self._steps += 1
         if step.terminated or step.truncated:
@@ -265,6 +277,14 @@ async def _open(
     member.load += 1
     member.renewals.add(response.id, response.ttl_s)
     return member, response
+
+
+async def _close_lost(member: Member, session: str) -> None:
+    try:
+        with suppress(WorldError):  # if the server cannot be reached, the session expires there
+            await member.server.delete(f"/v1/sessions/{session}", retry=False)
+    finally:
+        _forget(member, session)
 
 
 def _forget(member: Member | None, session: str) -> None:

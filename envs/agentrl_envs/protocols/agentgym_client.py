@@ -9,11 +9,14 @@ may have reached the server is repeated: an episode that was interrupted is play
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx
 
+from agentrl_envs.client.background import Background
 from agentrl_envs.env import Observation
 from agentrl_envs.errors import (
     ContractError,
@@ -30,6 +33,11 @@ from agentrl_envs.proxies import mounts
 
 MAX_CONNECTIONS = 1024
 MAX_TEXT_CHARS = 200
+
+CREATE_S = 600.0
+"""Seconds that a session is waited for after its caller gave up, to close it."""
+CLOSE_S = 10.0
+"""Seconds that the end of a world waits for such sessions."""
 
 
 async def connect(url: str, options: AgentGymOptions, *, timeout_s: float) -> ForeignWorld:
@@ -96,8 +104,7 @@ class AgentGymConnection:
     async def reset(self, number: int) -> Observation:
         family = self._family
         if self._id is None:
-            created = await self._server.post(f"{family.path}/create", family.create)
-            self._id = created[family.key] if isinstance(created, dict) else created
+            self._id = await self._created()
         answer = await self._call("reset", {family.number: number, **family.reset})
         if family.opening is None:
             seen = await self._server.get(f"{family.path}/observation", {family.key: self._id})
@@ -142,12 +149,38 @@ class AgentGymConnection:
 
     async def close(self) -> None:
         identity, self._id = self._id, None
-        if identity is None:
-            return
-        try:  # some servers have no such route, some fail if it is called twice
+        if identity is not None:
+            await self._close(identity)
+
+    async def _created(self) -> Any:
+        """The number of a new session. If the caller gives up, the session is closed once the
+        server has made it: nobody else knows its number, and it would stay for ever."""
+        path, server = f"{self._family.path}/create", self._server
+        creating = asyncio.create_task(server.post(path, self._family.create, wait_s=CREATE_S))
+        wanted = False
+        try:
+            await asyncio.wait([creating], timeout=server.timeout_s)  # does not cancel it
+            wanted = creating.done()
+        finally:
+            if not wanted:
+                server.background.start(self._close_late(creating))
+        if not wanted:
+            raise UnreachableError(
+                f"{server.url}: POST {path} got no answer in {server.timeout_s:g} s; check that it "
+                "is running"
+            )
+        return self._number(creating.result())
+
+    async def _close_late(self, creating: asyncio.Task[Any]) -> None:
+        with suppress(WorldError):
+            await self._close(self._number(await creating))
+
+    async def _close(self, identity: Any) -> None:
+        with suppress(WorldError):  # some servers have no such route, some fail at a second call
             await self._server.post(f"{self._family.path}/close", {self._family.key: identity})
-        except WorldError:
-            return
+
+    def _number(self, created: Any) -> Any:
+        return created[self._family.key] if isinstance(created, dict) else created
 
     async def _call(self, path: str, body: Mapping[str, Any]) -> Any:
         """A call of this session. A failure loses it: the server's state is unknown."""
@@ -198,7 +231,8 @@ class JsonServer:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self.url = url.rstrip("/")
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        self.background = Background()
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS)
         self._client = httpx.AsyncClient(
             base_url=self.url, timeout=timeout_s, limits=limits, mounts=mounts(self.url)
@@ -216,14 +250,19 @@ class JsonServer:
         response = await self._send("GET", path, params=parameters)
         return self._read(response, f"GET {path}")
 
-    async def post(self, path: str, body: Mapping[str, Any] | None) -> Any:
-        """POST JSON, or nothing, for JSON. Raises `SessionError` for an error that is hidden in an
-        answer of status 200."""
-        content = {} if body is None else {"json": body}
+    async def post(
+        self, path: str, body: Mapping[str, Any] | None, *, wait_s: float | None = None
+    ) -> Any:
+        """POST JSON, or nothing, for JSON. Waits `wait_s` seconds for the answer in place of the
+        timeout. Raises `SessionError` for an error that is hidden in an answer of status 200."""
+        content: dict[str, Any] = {} if body is None else {"json": body}
+        if wait_s is not None:
+            content["timeout"] = httpx.Timeout(self.timeout_s, read=max(wait_s, self.timeout_s))
         return self._read(await self._send("POST", path, **content), f"POST {path}")
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close late sessions and the connections."""
+        await self.background.close(CLOSE_S)
         await self._client.aclose()
 
     async def _send(self, method: str, path: str, **content: Any) -> httpx.Response:

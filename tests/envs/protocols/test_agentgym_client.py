@@ -1,4 +1,6 @@
+import asyncio
 import socket
+import threading
 
 import pytest
 from agentgym_servers import client, scripted
@@ -12,7 +14,9 @@ from agentrl_envs.errors import (
     UnreachableError,
     WorldError,
 )
+from agentrl_envs.protocols.agentgym_client import connect
 from agentrl_envs.protocols.agentgym_families import FAMILIES, ONE_ACTION
+from agentrl_envs.protocols.options import AgentGymOptions
 
 MENU = '\nAvailable actions: ["turn left", "go to red ball 1"]'
 FIRST = "Your goal: go to the red ball" + MENU
@@ -313,3 +317,31 @@ def test_published_numbers_of_the_splits_are_apart():
     for name in ("babyai", "textcraft"):
         assert FAMILIES[name].train
         assert FAMILIES[name].heldout
+
+
+@pytest.mark.parametrize("timeout_s", [300, 1])
+async def test_a_session_that_is_created_after_its_client_gave_up_is_closed(timeout_s):
+    """Regression: its number was not known, and AgentGym's sessions never expire."""
+    asked, gate = threading.Event(), threading.Event()
+
+    def create(body):
+        asked.set()
+        gate.wait()
+        return {"id": 7}
+
+    script = babyai(lambda body: answer()) | {"/create": create}
+    with scripted("BabyAI", script) as (url, calls):
+        world = await connect(url, AgentGymOptions(), timeout_s=timeout_s)
+        try:
+            task = await world.task("train", 0)
+            reset = asyncio.create_task(world.session().reset(task))
+            await asyncio.to_thread(asked.wait)
+            if timeout_s == 300:
+                reset.cancel()
+            with pytest.raises((asyncio.CancelledError, UnreachableError)):
+                await reset
+        finally:
+            gate.set()
+            await world.close()
+        assert [path for path, _ in calls] == ["/", "/create", "/close"]
+        assert calls[-1] == ("/close", {"id": 7})

@@ -58,7 +58,8 @@ VALUES: tuple[Any, ...] = (
     [], {}, [1], ["a"], ["a", "a"], [None], {"a": 1}, {"a": None}, [{}], [{"name": "a"}],
     [{"name": "A-B", "secret": "s", "key": "k"}], [{"name": "PORT", "secret": "s", "key": "k"}],
     [{"name": "A", "secret": "s", "key": "k"}, {"name": "A", "secret": "s", "key": "k"}],
-    [{"claim": "a", "path": "/a"}, {"claim": "a", "path": "/b"}], [{"claim": "a", "path": "/tmp/a"}],
+    [{"claim": "a", "path": "/a"}, {"claim": "a", "path": "/b"}],
+    [{"claim": "a", "path": "/tmp/a"}],
 )  # fmt: skip
 """Values that a mutant puts anywhere."""
 

@@ -161,8 +161,8 @@ def test_placeholders_for_missing_fields_are_never_reported(tmp_path):
     names = [{"name": f"e{index}", "builtin": "corridor", "seats": 1} for index in range(17)]
     assert _mistakes(tmp_path, MANIFEST, f"environments={names}") == [
         f"spec.environments[{index}].seats: unknown field; remove it; the fields are name, "
-        "builtin, image, url, protocol, tokenEnv, secretEnv, env, volumes, options, weight, maxTurns, "
-        "timeoutS, replicas, workers, backend, runtimeClassName, scaling, nodeSelector, "
+        "builtin, image, url, protocol, tokenEnv, secretEnv, env, volumes, options, weight, "
+        "maxTurns, timeoutS, replicas, workers, backend, runtimeClassName, scaling, nodeSelector, "
         "tolerations, cpu, memory"
         for index in range(17)
     ]

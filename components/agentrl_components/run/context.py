@@ -144,11 +144,14 @@ class RunContext(HeldOpen):
         """Make an iteration and its decision durable: write the journal, roll back if that was
         decided, and save a checkpoint if one is due. Returns the record as written."""
         due = (record.iteration + 1) % self.spec.update.checkpoint_every == 0
-        saved = due or decision.action not in ("continue", "hold")
+        goes_on = decision.action in ("continue", "hold")
+        saved = due or not goes_on
         # After a rollback the checkpoint holds the restored weights, not this iteration's.
         checkpointed = saved and decision.action != "rollback"
         record = record.model_copy(update={"decision": decision, "checkpointed": checkpointed})
         self.training.after_rollback = self.restart_lag = False
+        if not goes_on:
+            self.training.unlearnt.clear()  # they are dropped, so no resume starts them again
         self.history.append(record)
         self.journal.write_iteration(record)
         if decision.checkpoint is not None:

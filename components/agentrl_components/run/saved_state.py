@@ -38,6 +38,9 @@ class TrainingState:
     """Phases in which a rollback was done."""
     after_rollback: bool = False
     """The next iteration starts from restored weights."""
+    unlearnt: list[tuple[int, int]] = field(default_factory=list)
+    """Where episodes stream: the groups that were started and not learnt from, in the order in
+    which they were started, each as the iteration that it is of and its index there."""
 
 
 def save(
@@ -63,6 +66,7 @@ def save(
         "version": state.version,
         "rolled_back": state.rolled_back,
         "after_rollback": state.after_rollback,
+        "unlearnt": state.unlearnt,
         "history": [record.json_data() for record in state.history],
     }
     checkpoint.save(store, Checkpoint(iteration=iteration, files=files, progress=progress), written)
@@ -83,6 +87,8 @@ def resume(
         history=[IterationRecord.model_validate(one) for one in found.progress["history"]],
         rolled_back=list(found.progress["rolled_back"]),
         after_rollback=found.progress["after_rollback"],
+        # Checkpoints of earlier versions have none.
+        unlearnt=[(number, index) for number, index in found.progress.get("unlearnt", ())],
     )
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from agentrl_components.rollout.metrics import check_lost, staleness
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 class StreamedRollouts:
     """Keeps as many groups under way as the trainers need (`streaming.lead`), and at most those of
     the iterations that may be played before the next update (`schedule.staleness`). Groups that
-    were under way when a run was interrupted are played anew."""
+    were not learnt from when a run was interrupted are played anew, before others: in a phase that
+    no alarm and no early end cuts short, each is learnt from once."""
 
     def __init__(self, context: RunContext, phase: int, actors: Actors) -> None:
         self._context, self._phase, self._actors = context, phase, actors
@@ -55,6 +58,9 @@ class StreamedRollouts:
         began = time.monotonic()
         groups = self._stream.take()
         self._follow_the_trainers(began, time.monotonic())
+        learnt = {(members[0].iteration, members[0].group) for members in groups}
+        unlearnt = context.training.unlearnt
+        unlearnt[:] = [group for group in unlearnt if group not in learnt]
         episodes = [
             replace(episode, group=group, iteration=it.number)
             for group, members in enumerate(groups)
@@ -109,9 +115,12 @@ class StreamedRollouts:
         whichever iteration learns from it."""
         context, spec = self._context, self._context.spec
         window, size = context.play_window(), spec.rollout.tasks
-        started = (self._stream.under_way + self._stream.waiting) // size
+        unlearnt = context.training.unlearnt
+        in_stream = self._stream.under_way + self._stream.waiting  # none yet after a resume
+        first = window.number + len(unlearnt) // size
         last = min(window.last, window.number + self._lead.updates)
-        for iteration in range(window.number + started, last + 1):
+        unlearnt += [(number, i) for number in range(first, last + 1) for i in range(size)]
+        for iteration, groups in groupby(unlearnt[in_stream:], key=itemgetter(0)):
             request = CollectRequest(
                 tasks=take_tasks(context, iteration),
                 samples=spec.rollout.group_size,
@@ -121,7 +130,7 @@ class StreamedRollouts:
                 iteration=iteration,
                 purpose="train/0",
             )
-            for index in range(size):
+            for _, index in groups:
                 jobs = request.jobs(context.workers.instructions, [index])
                 self._stream.start(jobs, request.rules(spec))
 

@@ -1,0 +1,130 @@
+"""Runs whose episodes stream, stopped and resumed, with samplers that complete groups in any
+order."""
+
+import random
+from types import SimpleNamespace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from iteration_records import iteration_record
+
+from agentrl_components.rollout.episode import EpisodeState, trajectory
+from agentrl_components.run.context import RunContext
+from agentrl_components.run.progress import SilentProgressView
+from agentrl_components.schedule.decision import decide
+from agentrl_components.spec import AgentRLRun
+from agentrl_components.stages.iteration import next_iteration
+from agentrl_components.stages.streamed import StreamedRollouts
+from agentrl_components.storage.open import MemoryStore
+from agentrl_components.tracking.tracker import SilentTracker
+from agentrl_envs.environments.corridor import CorridorTasks
+
+TASKS, ITERATIONS = 3, 5
+
+
+def run_of(lag: int, checkpoint_every: int) -> AgentRLRun:
+    return AgentRLRun.model_validate(
+        {
+            "apiVersion": "agentrl.dev/v1alpha1",
+            "kind": "AgentRLRun",
+            "metadata": {"name": "stream"},
+            "spec": {
+                "model": {
+                    "source": "tiny",
+                    "context": 64,
+                    "tiny": {
+                        "layers": 1,
+                        "hidden": 32,
+                        "heads": 2,
+                        "kvHeads": 1,
+                        "intermediate": 32,
+                    },
+                },
+                "environments": [{"name": "corridor", "builtin": "corridor"}],
+                "rollout": {"tasks": TASKS, "groupSize": 2, "maxStaleness": lag},
+                "update": {"checkpointEvery": checkpoint_every},
+                "horizon": {"phases": [{"maxTurns": 3, "iterations": ITERATIONS}]},
+                "compute": {"device": "cpu", "workers": 1},
+            },
+        }
+    )
+
+
+class ScriptedSamplers:
+    """Implements `StreamingSamplers`: `order` chooses which group under way is completed next, and
+    how many were completed before they are waited for."""
+
+    def __init__(self, order):
+        self.order = order
+        self.playing = {}
+
+    def start(self, number, jobs, rules):
+        self.playing[number] = [trajectory(job, rules, EpisodeState()) for job in jobs]
+
+    def wait(self):
+        number = sorted(self.playing)[self.order() % len(self.playing)]
+        return [(number, self.playing.pop(number))]
+
+    def poll(self):
+        completed = self.order() % (len(self.playing) + 1)
+        return [group for _ in range(completed) for group in self.wait()]
+
+    def cancel(self):
+        self.playing.clear()
+
+
+class NoHandOver:
+    """Samplers whose weights do not matter."""
+
+    def hand_over(self, version):
+        pass
+
+
+def learn(context, order, iterations, learnt):
+    """Learn `iterations` iterations or fewer, to the end of the phase. `learnt` has the tasks of
+    each iteration so far; those of iterations that are repeated are replaced."""
+    actors = SimpleNamespace(groups=ScriptedSamplers(order), samplers=NoHandOver())
+    rollouts = StreamedRollouts(context, 0, actors)
+    horizon = context.spec.horizon
+    decision = decide(horizon, context.history)
+    rollouts.resume()
+    rollouts.load_weights(decision)
+    for _ in range(iterations):
+        if decision.ends_phase(0):
+            return
+        it = next_iteration(context)
+        episodes = rollouts.collect(it)
+        learnt[it.number :] = [{e.group: e.task for e in episodes}.values()]
+        context.training.version += 1
+        record = iteration_record(iteration=it.number, phase=0, max_turns=it.max_turns)
+        decision = decide(horizon, [*context.history, record])
+        context.commit(record, decision)
+        rollouts.load_weights(decision)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    lag=st.integers(1, 3),
+    checkpoint_every=st.integers(1, 2),
+    stops=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=3),
+)
+@settings(max_examples=20, deadline=None)
+def test_each_group_is_learnt_from_once_wherever_a_run_is_stopped(
+    seed, lag, checkpoint_every, stops
+):
+    """A run that is stopped saves a checkpoint; one that is killed does not."""
+    store, learnt, chosen = MemoryStore(), [], random.Random(seed)
+
+    def order():
+        return chosen.randrange(12)
+
+    run = run_of(lag, checkpoint_every)
+    for iterations, saves in [*stops, (ITERATIONS, False)]:
+        with RunContext(run, store, SilentTracker(), SilentProgressView(), lambda: None) as context:
+            del learnt[len(context.history) :]
+            learn(context, order, iterations, learnt)
+            if saves:
+                context.save()
+    deal = CorridorTasks()
+    expected = [deal.task("train", i).id for i in range(TASKS * ITERATIONS)]
+    assert sorted(task for tasks in learnt for task in tasks) == sorted(expected)

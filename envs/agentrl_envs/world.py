@@ -135,15 +135,19 @@ class LocalSession:
             return
         # Beside the call, the close could come before a reset takes what it should release, or
         # release a simulator in which the call then acts.
-        closed = self._close_after(last, self._threads)
-        done, _ = await asyncio.wait([asyncio.wrap_future(closed)], timeout=self._close_s)
-        with code_errors(self._name, self._task):
-            for one in done:
-                one.result()
+        closed = asyncio.wrap_future(self._close_after(last, self._threads))
+        try:
+            done, _ = await asyncio.wait([closed], timeout=self._close_s)
+            with code_errors(self._name, self._task):
+                for one in done:
+                    one.result()
+        finally:
+            closed.cancel()  # this loop may be closed before the call returns
 
     def _close_after(self, last: Future[Any], threads: ThreadPool) -> Future[None]:
         """Close the environment, in a thread, when a call has returned: the result to come."""
         closed: Future[None] = Future()
+        closed.set_running_or_notify_cancel()  # it happens also if nobody waits for it any more
 
         def close() -> None:
             try:

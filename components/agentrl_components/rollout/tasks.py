@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from agentrl_components.errors import RunError
 from agentrl_components.spec import Environment
@@ -160,13 +167,19 @@ def drawn_patiently(
     """What `draw` returns. After a `SessionError` it is called again, up to `REDRAWS` times, so
     that a server may restart; the last error is raised. `note` is called with a message each time.
     `pause_s` is as `PAUSE_S`."""
-    for redraw in range(REDRAWS):
-        try:
-            return draw()
-        except SessionError as error:
-            note(f"drawing tasks again: {error}")
-        time.sleep(pause_s * min(2**redraw, 8))
-    return draw()
+
+    def tell(state: RetryCallState) -> None:
+        assert state.outcome is not None  # it is called after a call that failed
+        note(f"drawing tasks again: {state.outcome.exception()}")
+
+    patiently = Retrying(
+        retry=retry_if_exception_type(SessionError),
+        stop=stop_after_attempt(REDRAWS + 1),
+        wait=wait_exponential(multiplier=pause_s, max=8 * pause_s),
+        before_sleep=tell,
+        reraise=True,
+    )
+    return patiently(draw)
 
 
 class TaskPrefetcher:

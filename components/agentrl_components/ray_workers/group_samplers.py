@@ -29,7 +29,7 @@ class RayGroupSamplers:
 
     def __init__(self, samplers: RaySamplers) -> None:
         self._samplers = samplers
-        self._calls = CallsUnderWay(samplers, SilenceWatch())
+        self._calls = CallsUnderWay(samplers, SilenceWatch(samplers.watch.silent_s))
         self._groups: dict[int, _Group] = {}
         """Groups that were not returned yet, by number."""
 

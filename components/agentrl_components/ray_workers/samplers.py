@@ -9,7 +9,7 @@ from typing import Any, Self
 from agentrl_components.errors import RunError, WorkersLostError
 from agentrl_components.ray_workers.calls.opening import OpeningNotes
 from agentrl_components.ray_workers.calls.results import check_ray, outcomes, results
-from agentrl_components.ray_workers.calls.silence import SilenceWatch
+from agentrl_components.ray_workers.calls.silence import SilenceWatch, playing_s
 from agentrl_components.ray_workers.calls.under_way import ATTEMPTS, CallsUnderWay, LostActor
 from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTransfer
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
@@ -56,7 +56,7 @@ class RaySamplers:
         self._placement, self._seats = placement or AnyNode(), seats
         self.take_gpus: Callable[[], None] = lambda: None
         """Called before samplers need the memory of GPUs that trainers use, too."""
-        self.watch = SilenceWatch()
+        self.watch = SilenceWatch(playing_s(spec))
         """Says which samplers are silent."""
         self._asleep = False
         """Whether the trainers use the GPUs now."""

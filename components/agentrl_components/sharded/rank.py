@@ -44,8 +44,9 @@ from agentrl_components.update.packing import Pack
 
 POLICY: Final = "policy"
 CRITIC: Final = "critic"
-TIMEOUT = timedelta(minutes=30)
-"""How long a rank waits for the others in one collective operation."""
+TIMEOUT = timedelta(minutes=45)
+"""How long a rank waits for the others in one collective operation. In a hand-over they may wait
+for a sampler, which is found to be silent first (`ray_workers.calls.silence.SILENT_S`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

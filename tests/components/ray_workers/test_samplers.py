@@ -20,7 +20,7 @@ from ray_bench import (
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import results
-from agentrl_components.ray_workers.calls.silence import SilenceWatch
+from agentrl_components.ray_workers.calls.silence import SilenceWatch, playing_s
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.samplers import RaySamplers
@@ -152,6 +152,7 @@ def test_a_sampler_that_hangs_is_replaced_at_the_next_hand_over(trainers, model)
     transfer = BucketTransfer(trainers.source, adapters=False, watch=watch)
     samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
     try:
+        assert samplers.watch.silent_s == playing_s(SPEC)
         samplers.hand_over(1)
         before = pids(samplers)
         hang(samplers, 1)

@@ -10,15 +10,22 @@ from typing import Any, NamedTuple
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import check_ray, outcomes, ready_ones, results
+from agentrl_components.spec import RunSpec
 
 LOG = logging.getLogger(__name__)
 SILENT_S = 1800.0
-"""How long an actor may get no further: longer than any reply or answer of an environment takes.
-Trainers wait as long for each other (`sharded.rank.TIMEOUT`)."""
+"""How long an actor may get no further, but for the time in which it waits for environments: longer
+than any reply takes. Trainers wait longer for each other (`sharded.rank.TIMEOUT`)."""
 ASK_S = 60.0
 """How often actors are asked."""
 ANSWER_S = 10.0
 """How long they may take to answer."""
+
+
+def playing_s(spec: RunSpec) -> float:
+    """Seconds for which an actor that plays episodes may get no further. Between two replies it may
+    wait for a step, and for the reset of the next episode."""
+    return SILENT_S + 2 * max(one.timeout_s for one in spec.environments)
 
 
 class Progress(NamedTuple):

@@ -3,9 +3,19 @@
 import time
 
 import pytest
+from learner_bench import spec
 
 from agentrl_components.errors import WorkersLostError
-from agentrl_components.ray_workers.calls.silence import Progress, SilenceWatch
+from agentrl_components.ray_workers.calls.silence import (
+    ANSWER_S,
+    ASK_S,
+    SILENT_S,
+    Progress,
+    SilenceWatch,
+    playing_s,
+)
+from agentrl_components.sharded.rank import TIMEOUT
+from agentrl_components.spec import Environment
 
 pytest.importorskip("ray")
 
@@ -47,6 +57,20 @@ def start(ray):
     yield start
     for actor in started:
         ray.kill(actor)
+
+
+@pytest.mark.parametrize("timeout_s", [60.0, 3600.0])
+def test_a_step_and_a_reset_that_use_their_time_are_no_silence(timeout_s):
+    """Regression: a sampler was killed after 1,800 s, and `timeoutS` may be 3,600."""
+    quick = Environment(name="quick", builtin="corridor")
+    slow = Environment(name="slow", builtin="corridor", timeout_s=timeout_s)
+    played = spec().model_copy(update={"environments": (slow, quick)})
+    assert playing_s(played) == SILENT_S + 2 * timeout_s
+
+
+def test_trainers_wait_for_each_other_until_a_silent_sampler_is_found():
+    found_s = SILENT_S + 2 * (ASK_S + ANSWER_S)  # seen first, and found, by one round of asking
+    assert TIMEOUT.total_seconds() > found_s
 
 
 def test_calls_of_actors_that_get_no_further_or_die_are_lost_and_the_others_have_results(start):

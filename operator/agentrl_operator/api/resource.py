@@ -17,7 +17,7 @@ from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.outbound import CA_FOLDER
 from agentrl_pipelines.platform.pod_sets import shared_pod_sets
-from agentrl_pipelines.platform.store_access import store_access
+from agentrl_pipelines.platform.store_access import folder_mistake, store_access
 
 FINALIZER = f"{GROUP}/run"
 """Finalizer that delays the deletion of a run until its work has stopped."""
@@ -167,8 +167,9 @@ def _volume_mistakes(spec: RunSpec, platform: Platform) -> Iterator[str]:
 
 
 def _storage_mistake(storage: Storage, platform: Platform) -> str | None:
-    if storage.url is not None and not storage.url.startswith("s3://"):
-        return "spec.storage.url: pods do not share a folder; use an s3:// URL, or omit the field"
+    mistake = folder_mistake(storage)
+    if mistake is not None:
+        return mistake
     if store_access(storage, platform) is not None:
         return None
     service = storage.endpoint or "AWS S3"

@@ -29,6 +29,13 @@ class StoreAccess:
     """The entry of the configuration that has the credentials."""
 
 
+def folder_mistake(storage: Storage) -> str | None:
+    """The mistake that a run on a cluster is to be stored in a folder. None: it is not."""
+    if storage.url is None or storage.url.startswith("s3://"):
+        return None
+    return "spec.storage.url: pods do not share a folder; use an s3:// URL, or omit the field"
+
+
 def store_access(storage: Storage, platform: Platform) -> StoreAccess | None:
     """The access to the service of a run's store. `storage` with no `url` is in the platform's
     store, and may name no other service. None: the platform's configuration does not list the

@@ -23,17 +23,26 @@ def shape_of(model: Model, config: Path | None = None) -> Architecture:
     """
     scheme, _, rest = model.source.partition("://")
     if config is not None:
-        return read_shape(config, model.implementation)
+        return read_shape(_with_config(config, "--config"), model.implementation)
     if scheme == "tiny":
         return tiny_shape(model.tiny, TINY_VOCABULARY)
     if scheme == "file":
-        return read_shape(Path(rest), model.implementation)
+        other = ", or give a folder that has it with --config"
+        folder = _with_config(Path(rest), "spec.model.source", other)
+        return read_shape(folder, model.implementation)
     if scheme == "hf":
         return read_shape(_download(model, rest), model.implementation)
     raise ModelError(
         f"{model.source}: its config.json is not read from there; give a folder that has it with "
         "--config"
     )
+
+
+def _with_config(folder: Path, field: str, other: str = "") -> Path:
+    """`folder`, which `field` names. Raises `ModelError` if it has no config.json."""
+    if (folder / "config.json").is_file():
+        return folder
+    raise ModelError(f"{field}: {folder} has no config.json; correct the path{other}")
 
 
 def _download(model: Model, name: str) -> Path:

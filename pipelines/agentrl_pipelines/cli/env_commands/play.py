@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--checkpoint",
     metavar="N|best|last",
-    default="best",
-    show_default=True,
-    help="With --agent ROOT: the checkpoint.",
+    help="With --agent ROOT: the checkpoint.  [default: best]",
 )
 @click.option("--watch", is_flag=True, help="With --agent: watch it play, without being asked.")
 @click.option("--max-turns", type=COUNT, help="Turns after which the episode is cut off.")
@@ -68,7 +66,7 @@ def play(
     split: Split,
     index: int,
     agent: str | None,
-    checkpoint: str,
+    checkpoint: str | None,
     watch: bool,
     max_turns: int | None,
 ) -> None:
@@ -77,13 +75,14 @@ def play(
 
     from agentrl_envs import terminal
 
-    if watch and agent is None:
-        raise click.UsageError("--watch: has no effect without --agent")
+    for option, given in (("--watch", watch), ("--checkpoint", checkpoint is not None)):
+        if given and agent is None:
+            raise click.UsageError(f"{option}: has no effect without --agent")
     console = Console(highlight=False, soft_wrap=True)
     with (
         exit_on_error(),
         usage_errors(),
-        open_partner(agent, checkpoint, name) as (partner, trained_in),
+        open_partner(agent, checkpoint or "best", name) as (partner, trained_in),
         open_task_set(name, options, url, protocol, token_env, trained_in) as task_set,
     ):
         terminal.play(

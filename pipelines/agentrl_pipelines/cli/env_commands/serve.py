@@ -97,6 +97,8 @@ def serve(
     from agentrl_envs.server.execution.thread_executor import ThreadExecutor
     from agentrl_pipelines.stages.termination import reported
 
+    if family is not None and protocol != "agentgym":
+        raise click.UsageError("--family: has no effect without --protocol agentgym")
     logging.basicConfig(format="%(message)s")
     logging.getLogger("agentrl_envs").setLevel(logging.INFO)
     token = os.environ.get(token_env) or None

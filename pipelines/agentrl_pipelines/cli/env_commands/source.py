@@ -52,10 +52,11 @@ def open_task_set(
     defaults: Mapping[str, Any] | None = None,
 ) -> Iterator[TaskSet]:
     """The environment NAME, or the one that the server at `url` serves. `defaults` are options that
-    the given ones override."""
+    the given ones override. Raises `click.UsageError` if an option has no effect."""
     from agentrl_envs import registry
     from agentrl_envs.env import start_programs
 
+    check_server_options(options, url, protocol, token_env)
     if url is None:
         tasks = registry.task_set(name, {**(defaults or {}), **parse_options(options)})
         start_programs(tasks)
@@ -73,6 +74,20 @@ def open_task_set(
         if name not in (remote.name, remote.name.removeprefix(f"{protocol}-")):
             raise click.UsageError(f"NAME: {url} serves {remote.name}, not {name}; give that name")
         yield remote
+
+
+def check_server_options(
+    options: tuple[str, ...], url: str | None, protocol: str, token_env: str
+) -> None:
+    """Raises `click.UsageError` if an option that was given has no effect."""
+    if url is None and protocol != "agentrl":
+        raise click.UsageError("--protocol: has no effect without --url")
+    if url is None and token_env != TOKEN_VARIABLE:
+        raise click.UsageError("--token-env: has no effect without --url")
+    if url is not None and protocol == "agentrl" and options:
+        raise click.UsageError(
+            "--options: have no effect with --url and --protocol agentrl; give them to the server"
+        )
 
 
 def parse_options(given: tuple[str, ...]) -> dict[str, Any]:

@@ -184,6 +184,19 @@ def test_a_source_whose_architecture_is_not_at_hand_asks_for_the_config(tmp_path
     assert "models:/agent/1: its config.json is not read from there" in done.stderr
 
 
+def test_a_folder_without_a_model_is_reported_with_the_field(tmp_path):
+    done = _plan(tmp_path, "--set", "model.source=file:///nonexistent")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "error: spec.model.source: /nonexistent has no config.json; correct the path, or give a "
+        "folder that has it with --config\n"
+    )
+    (tmp_path / "empty").mkdir()
+    done = _plan(tmp_path, "--config", str(tmp_path / "empty"))
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error: --config: {tmp_path / 'empty'} has no config.json; ")
+
+
 def _plan_without_a_hub(folder: Path) -> subprocess.CompletedProcess[str]:
     """A plan of a model of the hub, at an address where nothing listens."""
     (folder / "run.yaml").write_text(MANIFEST.replace("models:/agent/1", "hf://agent/one"))

@@ -49,6 +49,27 @@ def test_a_number_out_of_range_is_refused_and_the_option_is_named(wrong):
     assert f"Invalid value for '{wrong[2]}'" in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["check", "corridor", "--protocol", "agentgym"], "--protocol: has no effect without"),
+        (["play", "corridor", "--protocol", "openenv"], "--protocol: has no effect without"),
+        (["check", "corridor", "--token-env", "MINE"], "--token-env: has no effect without"),
+        (
+            ["check", "corridor", "--url", "http://127.0.0.1:9", "-o", "turns=8"],
+            "--options: have no effect with --url and --protocol agentrl; give them to the server",
+        ),
+        (["play", "corridor", "--checkpoint", "3"], "--checkpoint: has no effect without --agent"),
+        (["play", "corridor", "--watch"], "--watch: has no effect without --agent"),
+        (["serve", "corridor", "--family", "babyai"], "--family: has no effect without --protocol"),
+    ],
+)
+def test_an_option_without_effect_is_refused(arguments, line):
+    result = invoke(*arguments, typed="q\n")
+    assert result.exit_code == 2
+    assert f"Error: {line}" in result.output
+
+
 def test_check_passes_the_corridor():
     result = invoke("check", "corridor", "--tasks", "5", "-o", "turns=8")
     assert result.exit_code == 0

@@ -122,6 +122,11 @@ def test_the_api_server_and_validate_agree_on_mutants(api_server, seed):
         {"tracking": {"uri": "http://[1:2:3:4:5:6:7]"}},
         {"tracking": {"uri": "http://[::ffff:10.0.0.1]:5000/x"}},
         {"tracking": {"uri": "http://[1::2::3]"}},
+        {"tracking": {"registerAs": "team/agent"}},
+        {"tracking": {"registerAs": "o'brien"}},
+        {"tracking": {"registerAs": "..a"}},
+        {"tracking": {"registerAs": "a\x7f"}},
+        {"tracking": {"registerAs": ".Team Agent 1.ä"}},
     ],
     ids=str,
 )

@@ -14,6 +14,12 @@ EnvironmentVariable = Annotated[
 ]
 
 
+_CHARACTER = r"[^\x00-\x20\x7f-\x9f./:%\\'\"`]"
+MODEL_NAME = rf"^[.]?{_CHARACTER}( *({_CHARACTER}|[.]))*$"
+"""A name that MLflow's stores take, and that its filters take between quotes. Valid for pydantic
+(Rust regex), the API server (RE2) and Python."""
+
+
 class Storage(SpecModel):
     """The object store for checkpoints and trajectories. Credentials come from environment
     variables or the identity of the pod, never from the manifest."""
@@ -54,5 +60,6 @@ class Tracking(SpecModel):
     """Number of episodes logged as traces at a time."""
     episodes_every: int = Field(default=10, ge=1, le=100000)
     """Iterations between logged episodes."""
-    register_as: str | None = Field(default=None, min_length=1, max_length=200)
-    """Registered model name for the final model. None: the model is not registered."""
+    register_as: str | None = Field(default=None, min_length=1, max_length=200, pattern=MODEL_NAME)
+    """Registered model name for the final model, such as `team-agent`: without `/`, `:`, `%`,
+    backslashes and quotes. None: the model is not registered."""

@@ -15,6 +15,7 @@ from agentrl_components.spec.addresses import ENDPOINT, HTTP_URL
 from agentrl_components.spec.fields.compute import RAY
 from agentrl_components.spec.fields.model import SOURCE
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
+from agentrl_components.spec.fields.storage import MODEL_NAME
 from agentrl_components.spec.rules.rule import Mistake
 
 _KINDS = {
@@ -144,6 +145,9 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
             return _source(given)
         case "string_pattern_mismatch" if bounds["pattern"] == RAY:
             return _ray(given)
+        case "string_pattern_mismatch" if bounds["pattern"] == MODEL_NAME:
+            fix = "use one such as team-agent, without /, :, %, backslashes and quotes"
+            return f"{_shown(given)} is not a name of a model in MLflow", fix
         case "string_pattern_mismatch":
             return f"{_shown(given)} has the wrong format", f"it must match {bounds['pattern']}"
         case "value_error":

@@ -1,5 +1,6 @@
 """Fixtures that render the chart with a real Helm."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -34,11 +35,12 @@ def template(helm: str) -> Callable[..., subprocess.CompletedProcess[str]]:
         *options: str,
         chart: Path = CHART,
         namespace: str = "kubeflow",
+        release: str = "agentrl",
     ) -> subprocess.CompletedProcess[str]:
-        command = [helm, "template", "agentrl", str(chart), "--namespace", namespace]
+        command = [helm, "template", release, str(chart), "--namespace", namespace]
         return subprocess.run(
             [*command, "--kube-version", "1.36.0", "--values", "-", *options],
-            input=yaml.safe_dump(values or {}),
+            input=json.dumps(values or {}),
             capture_output=True,
             text=True,
             timeout=300,

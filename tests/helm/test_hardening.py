@@ -131,8 +131,8 @@ def test_store_keys_come_from_an_existing_secret_and_are_never_rendered(
     values = {"storage": {"url": "s3://models", "region": "a", "existingSecret": "keys"}}
     rendered = template(values).stdout
     assert "kind: Secret\n" not in rendered
-    assert "{secretKeyRef: {name: keys, key: accesskey}}" in rendered
-    assert "{secretKeyRef: {name: keys, key: secretkey}}" in rendered
+    assert '{secretKeyRef: {name: "keys", key: "accesskey"}}' in rendered
+    assert '{secretKeyRef: {name: "keys", key: "secretkey"}}' in rendered
 
 
 def test_the_minio_for_trials_has_random_keys_that_no_pod_spec_contains(

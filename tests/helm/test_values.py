@@ -101,3 +101,150 @@ def test_an_invalid_value_is_rejected_by_name(
     ended = template(values)
     assert ended.returncode != 0
     assert named in ended.stderr
+
+
+TRIAL: Manifest = {
+    "minio": {"enabled": True, "persistence": {"enabled": True, "storageClassName": "fast"}},
+    "mlflow": {
+        "enabled": True,
+        "allowedHosts": ["mlflow.test"],
+        "persistence": {"enabled": True, "storageClassName": "fast"},
+    },
+    "metrics": {
+        name: {"enabled": True, "labels": {"a": "b"}}
+        for name in ("serviceMonitor", "podMonitor", "prometheusRule", "dashboard")
+    },
+    "kfp": {"uiUrl": "https://kfp.test"},
+    "nameOverride": "name",
+}
+"""Values with the servers for trials and the objects for Prometheus."""
+OWN: Manifest = {
+    "fullnameOverride": "whole",
+    "commonLabels": {"a": "b"},
+    "commonAnnotations": {"a": "b"},
+    "watchNamespaces": ["team"],
+    "kueue": {"admission": "run"},
+    "kfp": {"multiUser": True, "url": "http://kfp.test"},
+    "storage": {
+        "url": "s3://runs",
+        "endpoint": "s3.test",
+        "region": "north",
+        "existingSecret": "keys",
+        "others": [
+            {
+                "endpoint": "other.test",
+                "region": "south",
+                "existingSecret": "others",
+                "accessKey": "id",
+                "secretKey": "key",
+            }
+        ],
+    },
+    "tracking": {
+        "uri": "http://mlflow.test",
+        "uiUrl": "https://mlflow.test",
+        "existingSecret": "login",
+        "tokenKey": "token",
+        "others": ["http://other.test"],
+    },
+    "caBundle": {"configMap": "ca"},
+    "proxy": {"http": "http://proxy", "https": "http://proxy", "noProxy": ["host.test"]},
+    "images": {"pullSecrets": ["pull"]},
+    "serviceAccount": {"name": "account", "annotations": {"a": "b"}},
+    "networkPolicy": {"apiServerCidrs": ["10.0.0.1/32"]},
+    "operator": {
+        "priorityClassName": "high",
+        "podLabels": {"a": "b"},
+        "podAnnotations": {"a": "b"},
+        "nodeSelector": {"a": "b"},
+    },
+    "metrics": {"dashboard": {"enabled": True, "annotations": {"a": "b"}}},
+}
+"""Values with a store and an MLflow of one's own, all in a multi-user Kubeflow Pipelines."""
+UNTESTED = re.compile(r"images\..*\.(repository|tag|digest)|.*\.(image|bucket)|.*resources")
+"""Strings of which only a part of a longer word is rendered, and amounts, which may be numbers."""
+
+
+def merged(values: Manifest, changes: Manifest) -> Manifest:
+    return values | {
+        name: merged(values.get(name) or {}, below) if isinstance(below, dict) else below
+        for name, below in changes.items()
+    }
+
+
+def with_text(schema: Manifest, value: Any, text: str, put: str) -> Any:
+    """`value` with `put` in place of each string that is set and that may be `text`."""
+    schema = resolved(schema)
+    if isinstance(value, dict):
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties") or {}
+        return {
+            name: with_text(fields.get(name, others), one, text, put) for name, one in value.items()
+        }
+    if isinstance(value, list):
+        return [with_text(schema.get("items", {}), one, text, put) for one in value]
+    fits = schema.get("type") == "string" and re.search(schema.get("pattern", ""), text)
+    return put if value and fits else value
+
+
+def given(value: Any, at: str = "") -> Iterator[str]:
+    """Paths of the strings in `value` that are set."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield from given(below, f"{at}.{name}" if at else name)
+    elif isinstance(value, list):
+        for below in value:
+            yield from given(below, at)
+    elif isinstance(value, str) and value:
+        yield at
+
+
+class GoLoader(yaml.SafeLoader):
+    """Reads words as Helm and Kubernetes do: 1e3 is a number."""
+
+
+GoLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def types(value: Any, at: str = "") -> dict[str, str]:
+    """The type of every scalar of a document, by its path; of platform.yaml, that of its own."""
+    if at.endswith(".platform.yaml"):
+        value = yaml.load(value, GoLoader)
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        parts = [types(below, f"{at}.{name}") for name, below in items]
+        return {path: kind for part in parts for path, kind in part.items()}
+    return {at: type(value).__name__}
+
+
+def test_every_string_value_is_set_by_the_values_of_the_next_test() -> None:
+    strings = (path for path in leaves(SCHEMA) if not UNTESTED.fullmatch(path))
+    named = {path for values in (TRIAL, OWN) for path in given(merged(VALUES, values))}
+    known_as = {path for one in named for path in (one, one.rpartition(".")[0])}
+    assert [path for path in strings if holds_strings(path) and path not in known_as] == []
+
+
+def holds_strings(path: str) -> bool:
+    schema = SCHEMA
+    for name in path.split("."):
+        schema = resolved(schema["properties"][name])
+    items = resolved(schema.get("items") or schema.get("additionalProperties") or {})
+    return "string" in (schema.get("type"), items.get("type"))
+
+
+@pytest.mark.parametrize("values", [TRIAL, OWN], ids=["trial", "own"])
+def test_strings_that_look_like_other_types_of_yaml_remain_strings(
+    template: Template, values: Manifest
+) -> None:
+    """Regression: the namespace 2024 became a number in platform.yaml and ended the operator."""
+
+    def rendered(text: str, put: str) -> dict[str, str]:
+        full = with_text(SCHEMA, merged(VALUES, values), text, put) | {"crds": {"enabled": False}}
+        name = put if text.isalnum() else "release"
+        ended = template(full, namespace=name, release=name)
+        assert ended.returncode == 0, ended.stderr
+        return types([one for one in yaml.load_all(ended.stdout, GoLoader) if one])
+
+    for text in ("2024", "true", "1e3", "a, b: c"):
+        assert rendered(text, text).items() ^ rendered(text, "plain").items() == set(), text

@@ -24,8 +24,8 @@
 {{/* Labels that select the pods of a component. Call with (list . "component"). */}}
 {{- define "agentrl.selector" -}}
 {{- $ := index . 0 -}}
-app.kubernetes.io/name: {{ include "agentrl.name" $ }}
-app.kubernetes.io/instance: {{ $.Release.Name }}
+app.kubernetes.io/name: {{ include "agentrl.name" $ | quote }}
+app.kubernetes.io/instance: {{ $.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
@@ -44,7 +44,7 @@ labels:
 
 {{- define "agentrl.metadata" -}}
 {{- $ := index . 0 -}}
-namespace: {{ $.Release.Namespace }}
+namespace: {{ $.Release.Namespace | quote }}
 {{ include "agentrl.labels" . }}
 {{- with $.Values.commonAnnotations }}
 annotations:
@@ -202,7 +202,7 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 {{- range .Values.operator.extraEnv }}{{ $own = append $own (lower .name) }}{{ end }}
 {{- range $name, $value := $variables }}
 {{- if not (has (lower $name) $own) }}
-- {name: {{ $name }}, value: {{ $value | quote }}}
+- {name: {{ $name | quote }}, value: {{ $value | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -216,7 +216,7 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 kfp:
   url: {{ include "agentrl.kfpUrl" . | quote }}
   uiUrl: {{ if .Values.kfp.uiUrl }}{{ .Values.kfp.uiUrl | quote }}{{ else }}null{{ end }}
-  namespace: {{ .Values.kfp.namespace }}
+  namespace: {{ .Values.kfp.namespace | quote }}
   multiUser: {{ .Values.kfp.multiUser }}
   tokenFile: {{ if .Values.kfp.multiUser }}{{ include "agentrl.kfpToken" . }}/token{{ else }}null{{ end }}
 storage:
@@ -289,7 +289,7 @@ pollSeconds: {{ .Values.pollSeconds }}
 {{- if $place.inside }}
 - to:
     - namespaceSelector:
-        matchLabels: {kubernetes.io/metadata.name: {{ default (index . 0).Release.Namespace $place.namespace }}}
+        matchLabels: {kubernetes.io/metadata.name: {{ default (index . 0).Release.Namespace $place.namespace | quote }}}
 {{- end }}
 {{- if $place.outside }}
 - ports:
@@ -326,7 +326,7 @@ pollSeconds: {{ .Values.pollSeconds }}
 {{- with .Values.images.pullSecrets -}}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- end }}

@@ -8,7 +8,7 @@ apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
   name: {{ include "agentrl.fullname" $ }}-{{ $component }}
-  namespace: {{ $.Release.Namespace }}
+  namespace: {{ $.Release.Namespace | quote }}
   {{- include "agentrl.labels" (list $ $component) | nindent 2 }}
   annotations:
     helm.sh/resource-policy: keep
@@ -18,10 +18,10 @@ metadata:
 spec:
   accessModes: [ReadWriteOnce]
   {{- with $persistence.storageClassName }}
-  storageClassName: {{ . }}
+  storageClassName: {{ . | quote }}
   {{- end }}
   resources:
-    requests: {storage: {{ $persistence.size }}}
+    requests: {storage: {{ $persistence.size | quote }}}
 ---
 {{- end }}
 {{- end }}

@@ -62,6 +62,7 @@ class Reason(StrEnum):
     STOPPING = "Stopping"
     ENDED = "Ended"
     DELETING = "Deleting"
+    DATA_KEPT = "DataKept"
 
     NOT_SUSPENDED = "NotSuspended"
     SUSPENDING = "Suspending"

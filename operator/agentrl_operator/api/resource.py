@@ -26,6 +26,22 @@ _ANY_UID = "0" * 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What a manifest says, valid or not. The API server has checked the types of its fields."""
+
+    deadline_s: int | None = None
+    """`spec.activeDeadlineSeconds`."""
+    deletes_data: bool = False
+    """Whether `spec.storage.onDelete` is `delete`."""
+    sandboxed: bool = False
+    """Whether an environment has `backend: sandbox`."""
+    queued: bool = False
+    """Whether `spec.compute.queue` names a queue."""
+    ray: bool = False
+    """Whether `spec.compute.ray` is `cluster`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """An AgentRLRun with a validated manifest."""
 
@@ -39,6 +55,7 @@ class Resource:
     """Mistakes in the manifest."""
     suspend: bool = False
     """`spec.suspend`, also of an invalid manifest."""
+    stated: Stated = Stated()
     deleted_at: datetime | None = None
     """Time of the request to delete it; None if there is none."""
     has_finalizer: bool = False
@@ -79,6 +96,7 @@ class ValidatedManifest:
     """None if the manifest is invalid."""
     mistakes: tuple[str, ...]
     suspend: bool
+    stated: Stated = Stated()
 
 
 def read(body: Mapping[str, Any], platform: Platform) -> Resource:
@@ -97,6 +115,7 @@ def with_metadata(manifest: ValidatedManifest, metadata: Mapping[str, Any]) -> R
         run=manifest.run,
         mistakes=manifest.mistakes,
         suspend=manifest.suspend,
+        stated=manifest.stated,
         deleted_at=datetime.fromisoformat(deleted) if deleted else None,
         has_finalizer=FINALIZER in metadata.get("finalizers", ()),
         priority_class=(metadata.get("labels") or {}).get(PRIORITY_LABEL) or None,
@@ -105,16 +124,31 @@ def with_metadata(manifest: ValidatedManifest, metadata: Mapping[str, Any]) -> R
 
 def validated_manifest(body: Mapping[str, Any], platform: Platform) -> ValidatedManifest:
     """The manifest in an object of the Kubernetes API, validated for this platform."""
-    suspend = bool((body.get("spec") or {}).get("suspend", False))
+    spec = body.get("spec") or {}
+    suspend, stated = bool(spec.get("suspend", False)), _stated(spec)
     metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
     manifest = {name: body.get(name) for name in ("apiVersion", "kind", "spec")}
     try:
         run = parse(manifest | {"metadata": metadata})
     except SpecError as error:
-        return ValidatedManifest(run=None, mistakes=tuple(error.mistakes), suspend=suspend)
+        mistakes = tuple(error.mistakes)
+        return ValidatedManifest(run=None, mistakes=mistakes, suspend=suspend, stated=stated)
     # The operator executes no code of other packages.
     mistakes = (*option_mistakes(run, own_only=True), *_platform_mistakes(run, platform))
-    return ValidatedManifest(run=None if mistakes else run, mistakes=mistakes, suspend=suspend)
+    accepted = None if mistakes else run
+    return ValidatedManifest(run=accepted, mistakes=mistakes, suspend=suspend, stated=stated)
+
+
+def _stated(spec: Mapping[str, Any]) -> Stated:
+    storage, environments = spec.get("storage") or {}, spec.get("environments") or ()
+    compute = spec.get("compute") or {}
+    return Stated(
+        deadline_s=spec.get("activeDeadlineSeconds"),
+        deletes_data=storage.get("onDelete") == "delete",
+        sandboxed=any(one.get("backend") == "sandbox" for one in environments),
+        queued=compute.get("queue") is not None,
+        ray=compute.get("ray") == "cluster",
+    )
 
 
 def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:

@@ -107,15 +107,18 @@ async def read_sandboxes(cluster: Cluster, resource: Resource) -> Sandboxes:
     Raises:
         KubernetesError: A request failed and may succeed later without anybody acting.
     """
-    if resource.run is None or not sandbox.is_wanted(resource.run):
+    run = resource.run
+    if not (resource.stated.sandboxed if run is None else sandbox.is_wanted(run)):
         return Sandboxes()
-    environments = resource.run.spec.environments
     try:
         found = await cluster.agent_sandbox.list_sandboxes(resource.namespace, resource.uid)
     except KubernetesError as error:
         if error.retryable:
             raise
         return Sandboxes(problem=str(error), unread=True)
+    if run is None:
+        return _of_invalid_manifest(resource, len(found or ()))
+    environments = run.spec.environments
     if found is None:
         first = next(i for i, one in enumerate(environments) if sandbox.is_sandboxed(one))
         return Sandboxes(problem=f"spec.environments[{first}].{NO_AGENT_SANDBOX}")
@@ -129,3 +132,9 @@ async def read_sandboxes(cluster: Cluster, resource: Resource) -> Sandboxes:
                 sandboxed=True,
             )
     return Sandboxes(servers=servers)
+
+
+def _of_invalid_manifest(resource: Resource, count: int) -> Sandboxes:
+    """Sandboxes of environments that are not known: they can only be deleted."""
+    servers = Servers(manifest="", ready=count, wanted=count, sandboxed=True)
+    return Sandboxes(servers={resource.child("sandboxes"): servers} if count else {})

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl_components.spec import AgentRLRun, Environment
+from agentrl_operator.api.conditions import Reason
 from agentrl_operator.api.kfp_run import Submission
 from agentrl_operator.api.resource import Resource, stage_tracking_uri, tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients
-from agentrl_operator.errors import KfpError, MlflowError, RunStoreError
+from agentrl_operator.errors import KfpError, KubernetesError, MlflowError, RunStoreError
 from agentrl_operator.manifests import (
     autoscaling,
     environment_server,
@@ -100,6 +101,8 @@ class Executor:
                 await self._delete_kfp_runs(resource)
             case actions.DeleteRunData():
                 await self._delete_run_data(resource)
+            case actions.ReportKeptData(message=message):
+                await self._report_kept_data(resource, message)
             case actions.DeleteResource():
                 await cluster.delete_run(resource)
         return status
@@ -230,6 +233,13 @@ class Executor:
             await self.clients.pipelines.delete_experiment(resource.experiment, resource.namespace)
         except KfpError as error:
             logger.warning("the KFP runs were not deleted: %s", error)
+
+    async def _report_kept_data(self, resource: Resource, message: str) -> None:
+        logger.warning("%s/%s: %s", resource.namespace, resource.name, message)
+        try:
+            await self.clients.cluster.create_event(resource, "Warning", Reason.DATA_KEPT, message)
+        except KubernetesError as error:
+            logger.warning("no Event was created: %s", error)
 
     async def _delete_run_data(self, resource: Resource) -> None:
         storage = resolve.run_storage(_run(resource), resource.uid, self.platform)

@@ -97,9 +97,9 @@ class Observer:
             return observation
         if resource.deleted_at is not None:
             return await self._with_remaining_work(resource, status, observation)
-        never_started = resource.run is None and status.start_time is None
-        if never_started:
-            return observation
+        owned = observation.servers or observation.ray_cluster or observation.workload
+        if resource.run is None and status.start_time is None and not owned:
+            return observation  # nothing was started
         if observation.servers:
             observation = replace(observation, fleets=await self._fleet.read(resource))
         observation = await self._with_kfp_run(resource, status, observation)

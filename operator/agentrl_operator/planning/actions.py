@@ -223,6 +223,16 @@ class DeleteRunData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportKeptData:
+    """Say in an Event and in the log that the data of a deleted run is kept, although its manifest
+    says otherwise. An error of Kubernetes is logged and ignored."""
+
+    label: ClassVar[str] = "report_kept_data"
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResource:
     """Delete the AgentRLRun itself, when its time to live is over."""
 
@@ -252,5 +262,6 @@ Action = (
     | DeleteWorkload
     | DeleteKfpRuns
     | DeleteRunData
+    | ReportKeptData
     | DeleteResource
 )

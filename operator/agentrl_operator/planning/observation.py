@@ -24,12 +24,13 @@ def may_have_workload(resource: Resource, status: Status, platform: Platform) ->
     """Whether a Kueue Workload may exist for the run: it names a queue, or did so earlier."""
     if platform.kueue.admission != "run":
         return False
-    return resource.queue is not None or status.condition(Kind.ADMITTED) is not None
+    return resource.stated.queued or status.condition(Kind.ADMITTED) is not None
 
 
 def may_have_ray_cluster(resource: Resource, status: Status) -> bool:
     """Whether a RayCluster may exist for the run: its manifest wants one, or did so earlier."""
-    wanted = resource.run is not None and ray_cluster.is_wanted(resource.run)
+    run = resource.run
+    wanted = ray_cluster.is_wanted(run) if run is not None else resource.stated.ray
     return (wanted and not status.finished) or status.ray is not None
 
 

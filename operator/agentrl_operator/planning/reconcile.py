@@ -40,6 +40,8 @@ from agentrl_operator.planning.plan import (
     server_deletions,
     unavailable_plan,
     waiting_plan,
+    with_clock_stopped,
+    with_servers_scaled_down,
 )
 from agentrl_pipelines.platform.config import Platform
 
@@ -77,9 +79,51 @@ def _with_acceptance(situation: Situation, status: Status) -> Status:
 
 def _invalid_spec_plan(situation: Situation, status: Status) -> Plan:
     """Start nothing until the manifest is corrected. The run has not failed: an edit can revive it.
-    Work that was started by an earlier manifest goes on."""
-    message, now = "; ".join(situation.resource.mistakes), situation.now
-    return waiting_plan(status, "False", Reason.INVALID_SPEC, message, now, requeue_s=None)
+    A phase that was started by an earlier manifest goes on until its deadline."""
+    resource, observation, now = situation.resource, situation.observation, situation.now
+    limit_s, message = resource.stated.deadline_s, "; ".join(resource.mistakes)
+    late = _deadline_plan(situation, status, limit_s)
+    if late is not None:
+        return late
+    remaining = stopping.remaining_work(situation, status)
+    if remaining is None:
+        return _idle_plan(situation, status, message)
+    if observation.workflow_lost or not situation.is_working:
+        return stopping.remaining_work_plan(situation, status, remaining, message)
+    if retries.cannot_start(observation):
+        return retries.termination_plan(situation, status)
+    status = _with_kfp_run(situation, status.with_(attempt=observation.attempt, state="Running"))
+    message, poll_s = f"{message}; the phase goes on", situation.platform.poll_seconds
+    return waiting_plan(status, "True", Reason.INVALID_SPEC, message, now, requeue_s=poll_s)
+
+
+def _idle_plan(situation: Situation, status: Status, message: str) -> Plan:
+    """Release what a run without work occupies, until its manifest is corrected."""
+    observation, now, before = situation.observation, situation.now, status
+    status = with_clock_stopped(with_servers_scaled_down(status, observation, now), now)
+    if observation.workload is not None:
+        status = status.with_condition(Kind.ADMITTED, "False", Reason.INVALID_SPEC, message, now)
+    actions = server_deletions(observation) or stopping.workload_deletion(situation, status)
+    return waiting_plan(
+        status.with_(state="Pending"),
+        "False",
+        Reason.INVALID_SPEC,
+        message,
+        now,
+        actions=actions,
+        status_on_failure=before,
+        requeue_s=stopping.POLL_S if actions else stopping.look_again_s(observation),
+    )
+
+
+def _deadline_plan(situation: Situation, status: Status, limit_s: int | None) -> Plan | None:
+    """The plan of a run that has worked for longer than its deadline. None: it has not, or its
+    phase has succeeded."""
+    if limit_s is None or status.active_for(situation.now) < limit_s:
+        return None
+    if situation.observation.phase_succeeded:
+        return None
+    return stopping.deadline_plan(situation, status, limit_s)
 
 
 def _plan(situation: Situation, status: Status) -> Plan:
@@ -104,7 +148,8 @@ def _plan(situation: Situation, status: Status) -> Plan:
         # next phase.
         if run is not None and observation.phase_succeeded:
             return _phase_plan(situation, run, status)
-        return queued
+        if run is not None or stopping.remaining_work(situation, status) is not None:
+            return queued
     if run is None:
         return _invalid_spec_plan(situation, status)
     return _active_plan(situation, run, status)
@@ -119,13 +164,9 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     workload_actions, status = admission.workload_updates(situation, status)
     server_actions, status = environments.server_updates(situation, run, status)
     ray_actions, status = ray.cluster_updates(situation, run, status)
-    limit_s = run.spec.active_deadline_seconds
-    if (
-        limit_s is not None
-        and status.active_for(situation.now) >= limit_s
-        and not observation.phase_succeeded
-    ):
-        return stopping.deadline_plan(situation, status, limit_s)
+    late = _deadline_plan(situation, status, run.spec.active_deadline_seconds)
+    if late is not None:
+        return late
     plan = _phase_plan(situation, run, status)
     if plan.status.finished:
         return plan

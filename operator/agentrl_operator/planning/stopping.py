@@ -20,6 +20,7 @@ from agentrl_operator.planning.actions import (
     DeleteWorkload,
     FinishMlflowRun,
     RemoveFinalizer,
+    ReportKeptData,
     TerminateKfpRun,
 )
 from agentrl_operator.planning.observation import Observation, Unknown
@@ -168,6 +169,10 @@ def _cleanup_plan(
         last.append(FinishMlflowRun(run_id=status.mlflow_run, status="KILLED"))
     needed: list[Action] = [RemoveFinalizer()]
     delete_data = run is not None and run.spec.storage.on_delete == "delete"
+    if run is None and situation.resource.stated.deletes_data:
+        why = "; ".join(situation.resource.mistakes)
+        message = f"spec.storage.onDelete: the data is kept, as the manifest is not accepted: {why}"
+        last.append(ReportKeptData(message=message))
     if delete_data and waited_s < DATA_TIMEOUT_S:
         last.append(DeleteKfpRuns())
         needed.insert(0, DeleteRunData())

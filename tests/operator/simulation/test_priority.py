@@ -66,8 +66,11 @@ async def test_a_queued_run_leaves_the_queue_when_its_class_does_not_exist():
 
 async def test_an_invalid_manifest_does_not_change_the_workload():
     world = QueuedWorld()
-    world.kueue.classes["urgent"] = 100
+    world.kueue.classes |= {"urgent": 100, "calm": 1}
+    world.cluster.label(world.key, **{CLASS: "calm"})
     await world.reconcile()
+    world.kueue.admit()
+    await world.reconcile(3)
     world.cluster.edit(world.key, seed=-1)
     world.cluster.label(world.key, **{CLASS: "urgent"})
     await world.reconcile()
@@ -75,7 +78,7 @@ async def test_an_invalid_manifest_does_not_change_the_workload():
     await world.reconcile(3)
 
     assert world.workload["metadata"]["resourceVersion"] == version
-    assert priority(world) == (None, None)
+    assert priority(world) == ("calm", 1)
     world.cluster.edit(world.key, seed=1)
     await world.reconcile(2)
     assert priority(world) == ("urgent", 100)

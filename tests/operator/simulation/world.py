@@ -131,6 +131,10 @@ class World:
                 self.cluster.edit(self.key, suspend=True)
             case "resume":
                 self.cluster.edit(self.key, suspend=False)
+            case "manifest invalid":
+                self.cluster.edit(self.key, seed=-1)
+            case "manifest valid":
+                self.cluster.edit(self.key, seed=0)
             case "operator killed":
                 self.restart()
             case "status lost":
@@ -156,7 +160,7 @@ class World:
         for neighbour in (self.kfp, self.cluster, self.stores, self.tracking):
             neighbour.down = False
         self.kfp.loses_responses = False
-        self.cluster.edit(self.key, suspend=False)
+        self.cluster.edit(self.key, suspend=False, seed=0)
 
     async def run_to_end(self):
         """Repair all dependencies and reconcile until the run has ended."""
@@ -204,6 +208,8 @@ EVENTS = (
     "stopped",
     "suspend",
     "resume",
+    "manifest invalid",
+    "manifest valid",
     "operator killed",
     "status lost",
     "status old",

@@ -161,11 +161,11 @@ def _seen(status: dict[str, Any]) -> str:
 
 
 def is_rejected(status: dict[str, Any]) -> bool:
-    """Whether the operator did not accept the manifest and nothing was started by an earlier one:
-    the run waits for a correction."""
+    """Whether the operator did not accept the manifest and no phase of an earlier one works: the
+    run waits for a correction."""
     accepted = next((c for c in status.get("conditions", ()) if c["type"] == "Accepted"), None)
-    started = status.get("state") != "Pending"
-    return accepted is not None and accepted["status"] == "False" and not started
+    works = status.get("state") != "Pending"
+    return accepted is not None and accepted["status"] == "False" and not works
 
 
 def _show_changes(

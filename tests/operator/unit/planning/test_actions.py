@@ -27,6 +27,7 @@ def test_labels_of_actions_in_metrics_are_distinct_and_stay_the_same():
         "delete_workload",
         "finish_mlflow_run",
         "remove_finalizer",
+        "report_kept_data",
         "scale_environment",
         "set_workload_priority",
         "start_kfp_run",

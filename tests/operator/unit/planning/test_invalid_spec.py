@@ -31,6 +31,7 @@ def test_an_invalid_edit_does_not_stop_running_work():
 
     assert got.actions == ()
     assert got.status.state == "Running"
+    assert got.requeue_s == 5
     assert got.status.has_condition(Kind.ACCEPTED, "False", Reason.INVALID_SPEC)
 
 

@@ -164,6 +164,12 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
         yield mistake
     else:
         yield from _mistakes_of_stages(run, platform)
+    own = run.spec.tracking.uri
+    if own is not None and not own.lower().startswith(("http://", "https://")):
+        yield (
+            "spec.tracking.uri: pods share no folder and no database file; use the http:// or "
+            "https:// address of an MLflow server, or omit the field"
+        )
     yield from _volume_mistakes(run.spec, platform)
     needed, limit = len(shared_pod_sets(run)), platform.kueue.max_pod_sets
     if platform.kueue.admission == "run" and run.spec.compute.queue is not None and needed > limit:

@@ -128,6 +128,21 @@ def test_the_operator_sends_nothing_to_a_tracking_server_that_is_not_listed(uri)
         assert tracking_uri(resource, TRACKED) is None
 
 
+@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "/data/mlruns", "file:///data", "mlruns"])
+def test_a_tracking_server_that_is_a_file_is_not_accepted(uri):
+    resource = tracked_at(uri)
+    assert resource.run is None
+    assert resource.mistakes == (
+        "spec.tracking.uri: pods share no folder and no database file; use the http:// or "
+        "https:// address of an MLflow server, or omit the field",
+    )
+
+
+@pytest.mark.parametrize("uri", ["http://mlflow:5000", "HTTPS://mlflow.test"])
+def test_a_tracking_server_over_http_is_accepted(uri):
+    assert tracked_at(uri).mistakes == ()
+
+
 def test_without_a_uri_a_run_is_tracked_where_the_platform_says():
     assert tracking_uri(run(), TRACKED) == "http://mlflow:5000"
     assert tracking_uri(run(), Platform()) is None

@@ -24,6 +24,15 @@ CRASHED = "CrashLoopBackOff"
 """Reason of a container that waits to be started again; its last state says why it ended."""
 KILLED = ("OOMKilled", "ContainerCannotRun", "DeadlineExceeded", "Evicted")
 """Reasons for an end that the container itself could not report."""
+CANNOT_START = (
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "RunContainerError",
+)
+"""Reasons of containers that will not start unless something else changes. Failures to pull an
+image are not among them: a registry may be down for a while."""
 OVERDUE_S = 60.0
 """A pod that is still there this long after its grace period is on a node that does not answer."""
 LONGEST_PROBLEM = 300
@@ -76,6 +85,16 @@ def read(body: Mapping[str, Any], now: datetime) -> Pod:
 def working(pods: Sequence[Pod]) -> int:
     """Number of pods that have not ended."""
     return sum(not pod.ended for pod in pods)
+
+
+def problem_reasons(pods: Sequence[Pod]) -> set[str]:
+    """The reasons of the pods' problems, such as `ImagePullBackOff`."""
+    return {pod.problem.partition(":")[0] for pod in pods}
+
+
+def cannot_start(pods: Sequence[Pod]) -> bool:
+    """Whether one of the pods will not start unless something else changes."""
+    return not problem_reasons(pods).isdisjoint(CANNOT_START)
 
 
 def problem_summary(pods: Sequence[Pod]) -> str:

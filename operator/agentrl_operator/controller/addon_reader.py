@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.pods import Pod, creation_problem, problem_summary
+from agentrl_operator.clients.pods import Pod, cannot_start, creation_problem, problem_summary
 from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import ray_cluster, sandbox
@@ -64,7 +64,7 @@ async def read_ray_cluster(
     groups = body["spec"]["workerGroupSpecs"]
     per_pod = {one["groupName"]: ray_cluster.actors_per_pod(one) for one in groups}
     pods_wanted = {one["groupName"]: one["replicas"] for one in groups}
-    kept = (pod for pod in pods if not (pod.ended or pod.terminating))
+    kept = [pod for pod in pods if not (pod.ended or pod.terminating)]
     pods_ready = Counter(pod.part for pod in kept if pod.ready)
     return RayCluster(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
@@ -72,6 +72,7 @@ async def read_ray_cluster(
         wanted={HEAD: 1, **_actors(pods_wanted, per_pod)},
         ready=_actors(pods_ready, per_pod),
         problem=_problem(body, pods),
+        blocked=cannot_start(kept),
     )
 
 

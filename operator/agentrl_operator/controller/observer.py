@@ -25,7 +25,7 @@ from agentrl_operator.controller.kueue_reader import KueueObservation, KueueRead
 from agentrl_operator.controller.workflow_health import WorkflowHealth
 from agentrl_operator.errors import KfpError, RunStoreError
 from agentrl_operator.manifests.workload import Workload
-from agentrl_operator.planning.observation import Observation, Servers, Unknown
+from agentrl_operator.planning.observation import Observation, RayCluster, Servers, Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
@@ -50,12 +50,14 @@ class Observer:
         self._health = WorkflowHealth(clients.cluster, clock)
         self._fleet = FleetReader(clients.cluster.fleet, clock)
         self._deleting_since: dict[str, float] = {}
+        self._ray_blocked_since: dict[str, float] = {}
 
     def forget(self, uid: str) -> None:
         """Drop what is kept of a run that was deleted."""
         self._health.forget(uid)
         self._fleet.forget(uid)
         self._deleting_since.pop(uid, None)
+        self._ray_blocked_since.pop(uid, None)
 
     async def observe(self, resource: Resource, status: Status) -> Observation:
         """The observation of a run. A value is `Unknown` if KFP or the store did not answer. Of a
@@ -92,6 +94,7 @@ class Observer:
             nodes=kueue.nodes,
             priority=kueue.priority,
             ray_cluster=ray,
+            ray_blocked_s=self._ray_blocked_s(resource, ray),
         )
         if status.finished:
             return observation
@@ -218,6 +221,16 @@ class Observer:
             return 0.0
         now = self._clock()
         return now - self._deleting_since.setdefault(resource.uid, now)
+
+    def _ray_blocked_s(
+        self, resource: Resource, cluster: RayCluster | Unknown | None
+    ) -> float | None:
+        """Seconds since a pod of this Ray cluster was first observed to be unable to start."""
+        if not (isinstance(cluster, RayCluster) and cluster.blocked):
+            self._ray_blocked_since.pop(resource.uid, None)
+            return None
+        now = self._clock()
+        return now - self._ray_blocked_since.setdefault(resource.uid, now)
 
     async def _newest_attempt(
         self, resource: Resource, status: Status

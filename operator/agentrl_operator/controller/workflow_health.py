@@ -23,15 +23,6 @@ CHECK_PERIOD_S = 60.0
 """Interval between two checks of a run."""
 RESTORE_PERIOD_S = 300.0
 """Interval after which Services and Secrets are created again that somebody may have deleted."""
-CANNOT_START = (
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "RunContainerError",
-)
-"""Reasons of containers that will not start unless something else changes. Failures to pull an
-image are not among them: a registry may be down for a while."""
 UNSCHEDULABLE = "Unschedulable"
 """Reason of pods that fit on no node."""
 
@@ -107,8 +98,7 @@ class WorkflowHealth:
         if servers_missing:
             found += await self._cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
         working = [pod for pod in found if not pod.ended]
-        reasons = {pod.problem.partition(":")[0] for pod in working}
-        blocked = bool(reasons.intersection(CANNOT_START))
+        blocked = pods.cannot_start(working)
         since = last.blocked_since if last.blocked_since is not None else now
         restore = blocked or now - last.restored_at >= RESTORE_PERIOD_S
         return HealthCheck(
@@ -116,7 +106,7 @@ class WorkflowHealth:
             at=now,
             workflow="there" if there else "lost" if missed else "missing",
             pod_problem=pods.problem_summary(working),
-            unschedulable=UNSCHEDULABLE in reasons,
+            unschedulable=UNSCHEDULABLE in pods.problem_reasons(working),
             blocked_since=since if blocked else None,
             restored_at=now if restore else last.restored_at,
             restore_due=restore,

@@ -48,6 +48,8 @@ class RayCluster:
     """Those of them whose pod is ready, by group."""
     problem: str = ""
     """Why pods cannot be created, start or end."""
+    blocked: bool = False
+    """Whether a pod cannot start unless something else changes."""
 
     @property
     def complete(self) -> bool:
@@ -153,6 +155,8 @@ class Observation:
     """Whether Kubernetes refuses to list Sandboxes: the run may own some that `servers` lacks."""
     ray_cluster: RayCluster | Unknown | None = None
     """The run's Ray cluster. None: it does not exist, or the run has none."""
+    ray_blocked_s: float | None = None
+    """Seconds for which a pod of the Ray cluster has been unable to start. None: all can start."""
     fleets: Mapping[str, FleetLoad] = field(default_factory=lambda: MappingProxyType({}))
     """The load of the environments with `scaling`, by name of the environment."""
     run_state: RunState | Unknown | None = None

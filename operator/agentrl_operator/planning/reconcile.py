@@ -171,7 +171,7 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     if plan.status.finished:
         return plan
     starting = any(isinstance(action, StartKfpRun) for action in plan.actions)
-    if starting or observation.restore_due:
+    if starting or observation.restore_due or observation.ray_blocked_s is not None:
         server_actions = environments.all_server_updates(situation, run)
     return replace(plan, actions=(*workload_actions, *server_actions, *ray_actions, *plan.actions))
 
@@ -250,8 +250,12 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     waits_for = environments.missing(situation) or ray.missing(situation, run)
     if waits_for is not None:
         reason, message = waits_for
-        truth: Truth = "True" if reason == Reason.RAY_STARTING else "False"
         status = _with_clock_running(situation, status)
+        truth: Truth = "True" if reason == Reason.RAY_STARTING else "False"
+        if reason == Reason.RAY_STARTING and situation.observation.ray_blocked_s is not None:
+            if retries.ray_cannot_start(situation.observation):
+                return retries.ray_failure_plan(situation, run, status)
+            reason = Reason.POD_CANNOT_START
         return waiting_plan(status, truth, reason, message, situation.now, requeue_s=poll_s)
     status = _with_kfp_run(situation, status)
     actions: list[Action] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from agentrl_components.spec import AgentRLRun
@@ -10,12 +11,13 @@ from agentrl_operator.api.conditions import Reason, rfc3339, stage_reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.status import Status
 from agentrl_operator.planning import progress, stopping
-from agentrl_operator.planning.actions import TerminateKfpRun
-from agentrl_operator.planning.observation import Observation, Unknown
+from agentrl_operator.planning.actions import Action, TerminateKfpRun
+from agentrl_operator.planning.observation import Observation, RayCluster, Unknown
 from agentrl_operator.planning.plan import (
     Plan,
     Situation,
     final_plan,
+    ray_deletion,
     unavailable_plan,
     waiting_plan,
 )
@@ -41,7 +43,7 @@ def backoff_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
 def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: KfpRun) -> Plan:
     """After a failed attempt: retry with a delay, or end the run if the failure is permanent or
     `backoffLimit` is exceeded."""
-    observation, now = situation.observation, situation.now
+    observation = situation.observation
     state = observation.run_state
     if isinstance(state, Unknown):
         return unavailable_plan(situation, status, Reason.STORE_UNAVAILABLE, state)
@@ -54,6 +56,29 @@ def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: Kfp
     actions = terminate if observation.workflow_lost else ()
     if state is not None and state.status == "failed" and state.final:
         return final_plan(situation, status, "Failed", reason, cause, actions)
+    return _next_try_plan(situation, run, status, status.attempt + 1, cause, actions)
+
+
+def ray_failure_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
+    """Count an attempt as failed whose Ray cluster cannot start, and replace the cluster. The
+    attempt keeps its number: attempts without a KFP run would hide later ones from an operator
+    that has lost the status."""
+    seen = situation.observation.ray_cluster
+    cause = f"the Ray cluster cannot start: {seen.problem}" if isinstance(seen, RayCluster) else ""
+    actions = tuple(ray_deletion(situation.observation))
+    return _next_try_plan(situation, run, status, status.attempt, cause, actions)
+
+
+def _next_try_plan(
+    situation: Situation,
+    run: AgentRLRun,
+    status: Status,
+    next_attempt: int,
+    cause: str,
+    actions: Iterable[Action],
+) -> Plan:
+    """Wait before the next attempt at the phase, or end the run after too many."""
+    now = situation.now
     failures = status.failures + 1
     if failures > run.spec.backoff_limit:
         where = progress.phase_text(run, status)
@@ -63,7 +88,7 @@ def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: Kfp
     delay_s = min(FIRST_BACKOFF_S * 2 ** (failures - 1), MAX_BACKOFF_S)
     before = status
     status = status.with_(
-        attempt=status.attempt + 1,
+        attempt=next_attempt,
         failures=failures,
         retry_time=now + timedelta(seconds=delay_s),
     )
@@ -94,6 +119,11 @@ def failed_permanently(observation: Observation) -> bool:
 def cannot_start(observation: Observation) -> bool:
     """Whether a pod of the attempt has been unable to start for too long: KFP would wait for it."""
     return observation.blocked_s is not None and observation.blocked_s >= START_TIMEOUT_S
+
+
+def ray_cannot_start(observation: Observation) -> bool:
+    """Whether a pod of the Ray cluster has been unable to start for too long."""
+    return observation.ray_blocked_s is not None and observation.ray_blocked_s >= START_TIMEOUT_S
 
 
 def termination_plan(situation: Situation, status: Status) -> Plan:

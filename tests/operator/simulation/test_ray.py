@@ -55,8 +55,8 @@ class RayEvents:
 
 
 class RayWorld(RayEvents, World):
-    def __init__(self):
-        super().__init__(compute=RAY)
+    def __init__(self, **spec):
+        super().__init__(compute=RAY, **spec)
 
 
 class QueuedRayWorld(RayEvents, QueuedWorld):
@@ -268,3 +268,62 @@ def test_a_changed_cluster_is_replaced_between_two_phases():
         assert len(world.kfp.submitted) == 2
 
     asyncio.run(story())
+
+
+BLOCKED = 'CreateContainerConfigError: secret "missing" not found'
+
+
+async def blocked_for(world, minutes):
+    for _ in range(minutes):
+        world.pass_time(60)
+        await world.reconcile(2)
+
+
+async def never_ready(**spec):
+    world = RayWorld(**spec)
+    world.cluster.kuberay.ready = False
+    world.cluster.kuberay.problem = BLOCKED
+    await world.reconcile(3)
+    return world
+
+
+async def test_an_attempt_whose_ray_cluster_cannot_start_has_failed_after_five_minutes():
+    world = await never_ready()
+    assert world.conditions()["Progressing"] == ("True", "PodCannotStart")
+    assert BLOCKED in world.status["message"]
+    await blocked_for(world, 4)
+    assert world.status["failures"] == 0
+    await blocked_for(world, 2)
+    assert (world.status["failures"], world.status["attempt"]) == (1, 0)
+    assert [one for one in world.cluster.events if one[1] == "PodCannotStart"]
+    await world.run_to_end()
+    assert world.status["state"] == "Succeeded"
+
+
+async def test_a_ray_cluster_that_never_starts_ends_the_run():
+    world = await never_ready(backoffLimit=1)
+    await blocked_for(world, 20)
+
+    assert world.status["state"] == "Failed"
+    assert world.conditions()["Failed"] == ("True", "BackoffLimitExceeded")
+    assert BLOCKED in world.status["message"]
+    assert world.rays == []
+    assert world.kfp.submitted == []
+
+
+async def test_a_ray_pod_that_cannot_start_for_a_short_time_fails_nothing():
+    world = await never_ready()
+    for _ in range(3):
+        world.cluster.kuberay.problem = BLOCKED
+        await blocked_for(world, 3)
+        world.cluster.kuberay.problem = ""
+        await blocked_for(world, 2)
+    assert world.status["failures"] == 0
+
+
+async def test_a_token_that_pods_of_ray_wait_for_is_created_again():
+    world = await never_ready()
+    key = next(key for key in world.cluster.children if key[0] == "Secret")
+    del world.cluster.children[key]
+    await world.reconcile()
+    assert key in world.cluster.children

@@ -38,6 +38,8 @@ _VERDICTS = """\
 
 - `storage.url: file:///...` is only valid for local runs: the API server rejects it, since pods
   share no folder.
+- A `tracking.uri` that is no `http://` or `https://` address is only valid for local runs: the
+  operator does not accept it (`Accepted=False`).
 - Rules about `environments[].options` are checked by `agentrl validate`, and on a cluster by the
   operator (`Accepted=False`): the API server has no schema for options. The same holds for an IPv6
   address that has the right characters but is not valid, and for nesting deeper than 64 levels.

@@ -138,9 +138,10 @@ class Actors(HeldOpen):
 def _transfer(spec: RunSpec, trainers: RayTrainers) -> WeightTransfer:
     """The way for weights to get to the samplers."""
     adapters = spec.model.lora is not None
-    if spec.compute.share_gpus and not adapters and spec.compute.hand_over != "ray":
+    shares = spec.compute.share_gpus
+    if shares and not adapters and spec.compute.hand_over != "ray":
         return SameGpuTransfer(trainers.source)
-    way: ChangesTransfer = BucketTransfer(trainers.source, adapters=adapters)
+    way: ChangesTransfer = BucketTransfer(trainers.source, adapters=adapters, shares=shares)
     if spec.compute.hands_over_by_nccl(spec.rollout.engine, lora=adapters):
         way = NcclTransfer(trainers.source, (spec.compute.samplers or Samplers()).tensor_parallel)
     return SparseTransfer(trainers.source, way) if spec.compute.sparse_hand_over else way

@@ -129,7 +129,7 @@ class RayTrainers:
 
     def rest(self) -> None:
         """Give back the device memory that the ranks need while they compute only."""
-        self._all("rest")
+        self.source.rest()
 
     def seats(self) -> list[Seat]:
         """The places of the ranks."""

@@ -35,6 +35,10 @@ class WeightSource(Protocol):
         """References to `ChangeBucket`s that hold what changed since the last hand-over."""
         ...
 
+    def rest(self) -> None:
+        """Give back the device memory in which weights were gathered."""
+        ...
+
 
 class BucketTransfer:
     """Implements `ChangesTransfer` with buckets in Ray's shared memory.
@@ -45,11 +49,17 @@ class BucketTransfer:
     """
 
     def __init__(
-        self, source: WeightSource, *, adapters: bool, watch: SilenceWatch | None = None
+        self,
+        source: WeightSource,
+        *,
+        adapters: bool,
+        shares: bool = False,
+        watch: SilenceWatch | None = None,
     ) -> None:
         """`adapters`: only adapters are handed over (LoRA). The samplers have the base weights.
-        `watch` says which samplers are silent."""
+        `shares`: samplers use the GPUs of the trainers. `watch` says which samplers are silent."""
         self._source, self._adapters, self._watch = source, adapters, watch
+        self._shares = shares
 
     def send(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send`."""
@@ -79,5 +89,7 @@ class BucketTransfer:
                 size += receivers.bytes_loaded(loading.popleft())
             loading.append(receivers.call(method, bucket))
         size += sum(map(receivers.bytes_loaded, loading))
+        if self._shares:
+            self._source.rest()  # before vLLM takes the memory of its cache
         receivers.results(receivers.call("finish_update", version))
         return HandOver(seconds=time.monotonic() - began, bytes=size, lost=receivers.lost)

@@ -60,6 +60,10 @@ class RankSource:
         """Free the memory of the buckets, which no sampler reads any more."""
         call_all(self._actors, "stop_sharing")
 
+    def rest(self) -> None:
+        """Give back the device memory that the ranks need while they compute or gather only."""
+        call_all(self._actors, "rest")
+
     def check(self) -> None:
         """Raise `WorkersLostError` if a rank has died."""
         call_all(self._actors, "__ray_ready__")

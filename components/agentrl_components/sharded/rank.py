@@ -269,8 +269,9 @@ class Rank:
         with self._weights[model].loaded():
             for pack in share.packs:
                 self.room.fit(decoder, pack.lengths, pack.free if model == POLICY else 0)
-                computed.append(of(pack).cpu())
-        return computed[: share.counted]
+                computed.append(of(pack))
+        # Copied when no pack has to wait for it; all, so that the device has done its part.
+        return [one.cpu() for one in computed][: share.counted]
 
     def _copy_of_policy(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """Rows of the trainable weights, in the type they are computed in."""

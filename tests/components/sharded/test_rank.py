@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from learner_bench import EIGHT, GROUP, Bench, as_sampled, spec
+from torch.overrides import TorchFunctionMode
 
 from agentrl_components.errors import ModelError, StoreError
 from agentrl_components.model.load import open_decoder
@@ -101,6 +102,28 @@ def test_logprobs_are_those_of_the_new_weights_after_a_step(folder, open_rank, d
     for pack, found in zip(packed, after, strict=True):
         wanted = torch.cat([torch.from_numpy(expected[m]) for m in pack.members])
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+class Order(TorchFunctionMode):
+    """Keeps when passes begin, and when results are copied to the host."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.nn.functional.embedding, torch.Tensor.cpu):
+            self.calls.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_pass_waits_for_the_results_of_the_one_before(folder, open_rank):
+    rank, some, order = open_rank(folder), examples(), Order()
+    packs = len(share(some).packs)
+    assert packs > 1
+    with order:
+        rank.logprobs(share(some), False)
+    assert order.calls == ["embedding"] * packs + ["cpu"] * packs
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing(folder, open_rank):

@@ -51,6 +51,8 @@ def score(
         on_device(one, device) for one in (pack.targets_S, pack.temperature_S)
     )
     allowed_SA = None if pack.allowed_SA is None else on_device(pack.allowed_SA, device)
+    # Decided on the host, which would otherwise wait for the device in each chunk.
+    free_S = None if pack.allowed_SA is None else pack.allowed_SA[:, 0] < 0
     if allowed_SA is None and decoder.keeps_logits:
         chunk = max(1, len(targets_S))
     logprobs, entropies = [], []
@@ -62,6 +64,7 @@ def score(
             targets_S[part],
             temperature_S[part],
             None if allowed_SA is None else allowed_SA[part],
+            free_S is not None and bool(free_S[part].any()),
             entropy_gradient,
         )
         if len(targets_S) > chunk and torch.is_grad_enabled():
@@ -79,8 +82,10 @@ def _head(
     targets_C: Tensor,
     temperature_C: Tensor,
     allowed_CA: Tensor | None,
+    some_free: bool,
     entropy_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
+    """`some_free`: at some of the tokens, though not at all of the pack, every token is allowed."""
     totals = chosen(_totals, compiled=decoder.compiled)
     logits_CV = decoder.logits(hidden_CE)
     if allowed_CA is None and decoder.compiled:
@@ -96,7 +101,7 @@ def _head(
     padding_CA = (allowed_CA < 0) & ~unrestricted_C[:, None]
     logits_CA = logits_CV.gather(1, allowed_CA.clamp(min=0)).masked_fill(padding_CA, -torch.inf)
     total_C, entropy_C = totals(logits_CA, entropy_gradient)
-    if bool(unrestricted_C.any()):
+    if some_free:
         full_C, full_entropy_C = totals(logits_CV, entropy_gradient)
         total_C = torch.where(unrestricted_C, full_C, total_C)
         entropy_C = torch.where(unrestricted_C, full_entropy_C, entropy_C)

@@ -79,6 +79,7 @@ class PolicyGradient:
             old_S,
             columns["advantage"],
             episode_S,
+            len(pack.lengths),
             clip_low=clip_low,
             clip_high=clip_high,
             dual_clip=algorithm.dual_clip,
@@ -109,7 +110,9 @@ class PolicyGradient:
             weight_S = algorithm.kl.coefficient * ratio_S * correction.weights_S
             loss_S = loss_S + weight_S * penalty_S
             sums["kl"] = penalty_S.detach().sum()
-        loss = reduced(loss_S, episode_S, algorithm.normalisation, self.denominators)
+        loss = reduced(
+            loss_S, episode_S, len(pack.lengths), algorithm.normalisation, self.denominators
+        )
         sums["loss"] = loss.detach().double() * self.denominators.tokens
         return loss, sums
 
@@ -131,7 +134,7 @@ class ValueRegression:
         loss_S = clipped_value_loss(
             values_S, columns["value"], columns["return"], value_clip=self.value_clip
         )
-        loss = reduced(loss_S, episode_S, "token", self.denominators)
+        loss = reduced(loss_S, episode_S, len(pack.lengths), "token", self.denominators)
         return loss, {"value_loss": loss_S.detach().sum()}
 
 

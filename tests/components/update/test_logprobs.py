@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from small_shape import LLAMA as SHAPE
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.spec import Algorithm
@@ -179,3 +180,19 @@ def test_imitation_is_the_weighted_mean_of_negative_logprobs():
     loss, _ = Imitation(total_weight=1.5, chunk=1024)(made, pack([one], [0]))
     expected = -(logprobs[0] + 0.5 * logprobs[1]).item() / 1.5
     assert loss.item() == pytest.approx(expected, rel=1e-6)
+
+
+class NoReads(TorchDispatchMode):
+    """Fails if the host reads a number from a tensor, for which it would wait for a GPU."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func is not torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_pass_over_free_and_restricted_tokens_reads_nothing_from_the_device():
+    made, packed = decoder(), pack(EPISODES, range(4))
+    with NoReads():
+        logprobs, _ = score(made, packed, 3)
+        logprobs.sum().backward()
+    assert len(logprobs) == 9

@@ -27,14 +27,15 @@ def sequence_surrogate(
     old_logprobs_S: Tensor,
     advantages_S: Tensor,
     episode_S: Tensor,
+    episodes: int,
     *,
     clip_low: float,
     clip_high: float,
     dual_clip: float | None = None,
 ) -> Surrogate:
-    """The loss per token; `episode_S` [S] int64 numbers the micro-batch's episodes from 0."""
+    """The loss per token; `episode_S` [S] int64 numbers the micro-batch's `episodes` from 0."""
     with torch.no_grad():
-        mean_E = episode_means(logprobs_S - old_logprobs_S, episode_S)
+        mean_E = episode_means(logprobs_S - old_logprobs_S, episode_S, episodes)
     log_ratio_S = mean_E[episode_S] + (logprobs_S - logprobs_S.detach())
     return surrogate(
         log_ratio_S, advantages_S, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip

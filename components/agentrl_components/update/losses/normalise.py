@@ -34,21 +34,26 @@ class Denominators:
 
 
 def reduced(
-    loss_S: Tensor, episode_S: Tensor, mode: Normalisation, denominators: Denominators
+    loss_S: Tensor,
+    episode_S: Tensor,
+    episodes: int,
+    mode: Normalisation,
+    denominators: Denominators,
 ) -> Tensor:
     """The micro-batch's share of the mini-batch's loss, a scalar.
 
-    `episode_S` [S] int64 numbers the micro-batch's episodes from 0; only `sequence` uses it."""
+    `episode_S` [S] int64 numbers the micro-batch's `episodes` from 0; only `sequence` uses them."""
     if mode == "token":
         return loss_S.sum() / denominators.tokens
     if mode == "sequence":
-        return episode_means(loss_S, episode_S).sum() / denominators.episodes
+        return episode_means(loss_S, episode_S, episodes).sum() / denominators.episodes
     return loss_S.sum() / (denominators.episodes * denominators.token_limit)
 
 
-def episode_means(amounts_S: Tensor, episode_S: Tensor) -> Tensor:
-    """[E] mean over each episode's tokens; 0 for an episode without tokens."""
-    episodes = int(episode_S.max()) + 1 if episode_S.numel() else 0
-    lengths_E = torch.bincount(episode_S, minlength=episodes).clamp(min=1)
+def episode_means(amounts_S: Tensor, episode_S: Tensor, episodes: int) -> Tensor:
+    """[E] mean over each episode's tokens; 0 for an episode without tokens. `episodes` is known to
+    the host: to count them here, as `torch.bincount` does too, would wait for a GPU."""
+    ones_S = torch.ones_like(episode_S)
+    lengths_E = episode_S.new_zeros(episodes).index_add(0, episode_S, ones_S).clamp(min=1)
     sums_E = amounts_S.new_zeros(episodes).index_add(0, episode_S, amounts_S)
     return sums_E / lengths_E

@@ -22,12 +22,13 @@ class SurrogateLoss(Protocol):
         old_logprobs_S: Tensor,
         advantages_S: Tensor,
         episode_S: Tensor,
+        episodes: int,
         *,
         clip_low: float,
         clip_high: float,
         dual_clip: float | None,
     ) -> Surrogate:
-        """`episode_S` [S] int64 numbers the micro-batch's episodes from 0."""
+        """`episode_S` [S] int64 numbers the micro-batch's `episodes` from 0."""
         ...
 
 
@@ -36,12 +37,13 @@ def _per_token(
     old_logprobs_S: Tensor,
     advantages_S: Tensor,
     episode_S: Tensor,
+    episodes: int,
     *,
     clip_low: float,
     clip_high: float,
     dual_clip: float | None,
 ) -> Surrogate:
-    del episode_S
+    del episode_S, episodes
     return clipped_surrogate(
         logprobs_S,
         old_logprobs_S,

@@ -38,21 +38,25 @@ class _Entry:
 
 
 class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
-    """Implements the `LogitsProcessor` of model runner V2."""
+    """Implements the `LogitsProcessor` of model runner V2.
+
+    Tables are allocated when the first request needs them: vLLM makes processors in the memory that
+    it has for weights, whose contents are lost while it sleeps."""
+
+    _replies_NAL: Tensor
+    _start_N: Tensor
+    _stop_N: Tensor
+    _restricted_N: Tensor
 
     def __init__(self, vllm_config: Any, req_states: Any) -> None:
         del vllm_config
         self._requests = req_states
-        slots, self._device = req_states.max_num_reqs, req_states.device
+        self._device = req_states.device
         self._staged: dict[int, _Entry] = {}
         """Of slots that have not been written to the device yet."""
-        self._restricted: NDArray[np.bool_] = np.zeros(slots, dtype=bool)
+        self._restricted: NDArray[np.bool_] = np.zeros(req_states.max_num_reqs, dtype=bool)
         """[N] on the host."""
-        self._replies_NAL = self._table(slots, 1, 1)
-        self._start_N, self._stop_N, self._restricted_N = (
-            torch.zeros(slots, dtype=kind, device=self._device)
-            for kind in (torch.int64, torch.int64, torch.bool)
-        )
+        self._allocated = False
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """Note what the request has in its slot. Returns whether it is restricted."""
@@ -72,6 +76,8 @@ class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
         """Write the slots of requests that joined the batch to the device."""
         if not self._staged:
             return
+        if not self._allocated:
+            self._allocate()
         staged, self._staged = self._staged, {}
         tables = [one.replies_AL for one in staged.values() if one.replies_AL is not None]
         sizes = [self._replies_NAL.shape[1:], *(table.shape for table in tables)]
@@ -115,6 +121,15 @@ class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
         kept_RA = logits.gather(1, allowed_RA)
         logits.masked_fill_(self._restricted_N[slots_R][:, None], -torch.inf)
         return logits.scatter_(1, allowed_RA, kept_RA)
+
+    def _allocate(self) -> None:
+        """Make the tables, in which no slot is restricted."""
+        self._allocated, slots = True, len(self._restricted)
+        self._replies_NAL = self._table(slots, 1, 1)
+        self._start_N, self._stop_N, self._restricted_N = (
+            torch.zeros(slots, dtype=kind, device=self._device)
+            for kind in (torch.int64, torch.int64, torch.bool)
+        )
 
     def _grow(self, actions: int, length: int) -> None:
         """Make room for tables of that size."""

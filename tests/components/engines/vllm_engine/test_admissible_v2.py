@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from needs_vllm import NEEDS_VLLM
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentrl_components.engines.action_trie import chooses, trie_of
 
@@ -145,6 +146,34 @@ def test_a_step_that_was_begun_for_a_reply_that_has_ended_has_the_stop_token():
     batch.join(0)
     batch.append(0, 9, STOP)
     assert batch.allowed(0) == [[STOP]]
+
+
+class WeightPool(TorchDispatchMode):
+    """Stands for the memory in which vLLM loads a model, and whose contents are lost in sleep."""
+
+    def __init__(self):
+        super().__init__()
+        self.taken = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.taken.append(func(*args, **(kwargs or {})))
+        return self.taken[-1]
+
+    def sleep(self):
+        for tensor in self.taken:
+            tensor.fill_(1)
+
+
+def test_what_vllm_loses_while_it_sleeps_is_not_needed():
+    from agentrl_components.engines.vllm_engine.admissible_v2 import AdmissibleSlots
+
+    batch, pool = Batch(), WeightPool()
+    with pool:
+        batch.processor = AdmissibleSlots(None, batch.requests)
+    pool.sleep()
+    batch.join(1, None)
+    batch.join(0)
+    assert batch.allowed(0, 1) == [[5, 9], ALL]
 
 
 @given(st.data())

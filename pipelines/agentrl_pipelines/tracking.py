@@ -24,7 +24,8 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
     the MLflow database is in `root`."""
 
     def save_run_id(run_id: str) -> None:
-        store.replace(keys.TRACKER, json.dumps({"run_id": run_id}).encode())
+        record = {"run_id": run_id, "uri": tracking.uri}
+        store.replace(keys.TRACKER, json.dumps(record).encode())
 
     tracking = run.spec.tracking
     return MlflowTracker(

@@ -237,9 +237,20 @@ def _mistakes_of_stages(run: AgentRLRun, platform: Platform) -> Iterator[str]:
 def tracking_uri(resource: Resource, platform: Platform) -> str | None:
     """The MLflow server of a run to which the operator may send requests: the platform's, or one
     that its configuration lists. None: there is no such server."""
-    uri = stage_tracking_uri(resource, platform)
-    allowed = {platform.tracking.uri, *platform.tracking.others}
-    return uri if uri in allowed else None
+    return listed_tracking_uri(stage_tracking_uri(resource, platform), platform)
+
+
+def listed_tracking_uri(uri: str | None, platform: Platform) -> str | None:
+    """`uri` if the operator may send requests to that MLflow server; else None."""
+    return uri if uri in {platform.tracking.uri, *platform.tracking.others} else None
+
+
+def mlflow_url(run_id: str | None, run: AgentRLRun, platform: Platform) -> str | None:
+    """The page of a run in the MLflow UI. The platform's MLflow may have another address for
+    people (`ui_url`) than for pods (`uri`)."""
+    own = run.spec.tracking.uri
+    ui = own or platform.tracking.ui_url or platform.tracking.uri
+    return f"{ui.rstrip('/')}/#/runs/{run_id}" if ui and run_id else None
 
 
 def stage_tracking_uri(resource: Resource, platform: Platform) -> str | None:

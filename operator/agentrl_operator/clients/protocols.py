@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun, Storage
-from agentrl_components.storage.records import RunState
+from agentrl_components.storage.records import RunState, TrackerRecord
 from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.clients.addons.agent_sandbox import AgentSandbox
@@ -168,12 +168,12 @@ class Stores(Protocol):
         """The decision at the end of a phase; None if the phase has not decided."""
         ...
 
-    async def read_mlflow_run(self, storage: Storage) -> str | None:
-        """The id of the MLflow run of this run; None if none is recorded."""
+    async def read_mlflow_run(self, storage: Storage) -> TrackerRecord:
+        """The MLflow run of this run; without an id if none is recorded."""
         ...
 
-    async def write_mlflow_run(self, storage: Storage, run_id: str) -> None:
-        """Record the id of the MLflow run, for the stages to log to."""
+    async def write_mlflow_run(self, storage: Storage, run_id: str, uri: str) -> None:
+        """Record the id and the server of the MLflow run, for the stages to log to."""
         ...
 
     async def delete_run_data(self, storage: Storage) -> bool:

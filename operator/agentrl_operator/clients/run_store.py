@@ -18,7 +18,13 @@ from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
-from agentrl_components.storage.records import RunState, find_record, read_decision, read_tracker
+from agentrl_components.storage.records import (
+    RunState,
+    TrackerRecord,
+    find_record,
+    read_decision,
+    read_tracker,
+)
 from agentrl_components.storage.s3.credentials import identity_keys, static_keys
 from agentrl_components.storage.s3.store import S3Store
 from agentrl_components.storage.store import Store
@@ -58,11 +64,11 @@ class RunStores:
     async def read_decision(self, storage: Storage, phase: int) -> Decision | None:
         return await self._run(storage, lambda store: read_decision(store, phase))
 
-    async def read_mlflow_run(self, storage: Storage) -> str | None:
-        return (await self._run(storage, read_tracker)).run_id
+    async def read_mlflow_run(self, storage: Storage) -> TrackerRecord:
+        return await self._run(storage, read_tracker)
 
-    async def write_mlflow_run(self, storage: Storage, run_id: str) -> None:
-        data = json.dumps({"run_id": run_id}).encode()
+    async def write_mlflow_run(self, storage: Storage, run_id: str, uri: str) -> None:
+        data = json.dumps({"run_id": run_id, "uri": uri}).encode()
         await self._run(storage, lambda store: store.replace(keys.TRACKER, data))
 
     async def delete_run_data(self, storage: Storage) -> bool:

@@ -11,7 +11,13 @@ from typing import Any
 from agentrl_components.spec import AgentRLRun, Environment
 from agentrl_operator.api.conditions import Reason
 from agentrl_operator.api.kfp_run import Submission
-from agentrl_operator.api.resource import Resource, stage_tracking_uri, tracking_uri
+from agentrl_operator.api.resource import (
+    Resource,
+    listed_tracking_uri,
+    mlflow_url,
+    stage_tracking_uri,
+    tracking_uri,
+)
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.errors import KfpError, KubernetesError, MlflowError, RunStoreError
@@ -204,29 +210,47 @@ class Executor:
         storage = resolve.run_storage(run, resource.uid, self.platform)
         stores, tracking = self.clients.stores, self.clients.tracking
         try:
-            run_id = await stores.read_mlflow_run(storage)
+            run_id = (await stores.read_mlflow_run(storage)).run_id
             if run_id is None:
                 experiment = run.spec.tracking.experiment
                 run_id = await tracking.ensure_run(uri, experiment, resource.name, resource.uid)
-                await stores.write_mlflow_run(storage, run_id)
+                await stores.write_mlflow_run(storage, run_id, uri)
         except (MlflowError, RunStoreError) as error:
             logger.warning("no MLflow run for now: %s", error)
             return status
-        url = progress.mlflow_url(run_id, run, self.platform)
+        url = mlflow_url(run_id, run, self.platform)
         return status.with_(mlflow_run=run_id, mlflow_url=url)
 
     async def _finish_mlflow_run(
         self, resource: Resource, action: actions.FinishMlflowRun, status: Status
     ) -> Status:
-        uri = tracking_uri(resource, self.platform)
+        uri, run_id = await self._mlflow_run(resource, action)
         if uri is None:
             return status
         try:
-            await self.clients.tracking.finish_run(uri, action.run_id, action.status)
+            await self.clients.tracking.finish_run(uri, run_id, action.status)
         except MlflowError as error:
             logger.warning("the MLflow run was not finished: %s", error)
             return status
         return status.with_(mlflow_finished=True)
+
+    async def _mlflow_run(
+        self, resource: Resource, action: actions.FinishMlflowRun
+    ) -> tuple[str | None, str]:
+        """The server and the id of the MLflow run, as the stages recorded them last, else as the
+        manifest and the status say. No server: the operator may send nothing to it."""
+        stated = tracking_uri(resource, self.platform), action.run_id
+        if resource.run is None:
+            return stated
+        storage = resolve.run_storage(resource.run, resource.uid, self.platform)
+        try:
+            record = await self.clients.stores.read_mlflow_run(storage)
+        except RunStoreError as error:
+            logger.warning("the record of the MLflow run was not read: %s", error)
+            return stated
+        if record.run_id is None or record.uri is None:
+            return stated
+        return listed_tracking_uri(record.uri, self.platform), record.run_id
 
     async def _delete_kfp_runs(self, resource: Resource) -> None:
         try:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
-from agentrl_components.storage.records import RunState
+from agentrl_components.storage.records import RunState, TrackerRecord
 from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
-from agentrl_operator.api.resource import Resource, tracking_uri
+from agentrl_operator.api.resource import Resource, mlflow_url, stage_tracking_uri
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import problem_summary, stuck_summary, working
 from agentrl_operator.clients.protocols import Clients
@@ -155,7 +155,7 @@ class Observer:
             observation,
             run_state=_of_attempt(await self._run_state(storage), phase, observation.attempt),
             decision=await self._decision(storage, phase) if ended else None,
-            mlflow_run=None if status.mlflow_run else await self._mlflow_run(resource, storage),
+            mlflow_run=await self._mlflow_run(resource, status, storage),
         )
 
     def _is_stopping(self, resource: Resource, status: Status, workload: Workload | None) -> bool:
@@ -262,8 +262,14 @@ class Observer:
         except RunStoreError as error:
             return Unknown(message=str(error))
 
-    async def _mlflow_run(self, resource: Resource, storage: Storage) -> str | None:
-        if tracking_uri(resource, self._platform) is None:
+    async def _mlflow_run(
+        self, resource: Resource, status: Status, storage: Storage
+    ) -> TrackerRecord | None:
+        """The recorded MLflow run, unless the status names one where the manifest says."""
+        run, platform = resource.run, self._platform
+        if run is None or stage_tracking_uri(resource, platform) is None:
+            return None
+        if status.mlflow_run and status.mlflow_url == mlflow_url(status.mlflow_run, run, platform):
             return None
         try:
             return await self._clients.stores.read_mlflow_run(storage)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentrl_components.schedule.record import Decision
-from agentrl_components.storage.records import RunState
+from agentrl_components.storage.records import RunState, TrackerRecord
 from agentrl_operator.api.conditions import Kind
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
@@ -169,8 +169,8 @@ class Observation:
     """Where Kueue assigned the run's pods, by pod set."""
     priority: Priority | Unknown | None = None
     """The priority that the Workload should have and lacks. Unknown: the class does not exist."""
-    mlflow_run: str | None = None
-    """The ID of the MLflow run, as the run's store has it."""
+    mlflow_run: TrackerRecord | None = None
+    """The MLflow run, as the run's store has it. None: not observed."""
 
     @property
     def phase_succeeded(self) -> bool:

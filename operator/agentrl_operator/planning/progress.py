@@ -6,6 +6,7 @@ from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import HeldoutSummary, RunState
+from agentrl_operator.api.resource import mlflow_url, stage_tracking_uri
 from agentrl_operator.api.status import Cost, Status
 from agentrl_operator.planning.plan import Situation
 from agentrl_pipelines.platform import resolve
@@ -17,12 +18,9 @@ def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Stat
     observation, platform = situation.observation, situation.platform
     phases = run.spec.horizon.phases
     index = min(status.phase_index, len(phases) - 1)
-    mlflow_run = status.mlflow_run or observation.mlflow_run
-    status = status.with_(
+    status = _with_mlflow_run(situation, run, status).with_(
         horizon=phases[index].max_turns,
         iterations=sum(phase.iterations for phase in phases),
-        mlflow_run=mlflow_run,
-        mlflow_url=mlflow_url(mlflow_run, run, platform),
     )
     state = observation.run_state
     if not isinstance(state, RunState):
@@ -42,6 +40,20 @@ def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Stat
     return status.with_(iteration=state.iteration, cost=cost)
 
 
+def _with_mlflow_run(situation: Situation, run: AgentRLRun, status: Status) -> Status:
+    """`status` with the recorded MLflow run, if it is on the server that the manifest names. After
+    an edit of `tracking.uri`, stages that begin later create one there; until then the status
+    keeps the earlier one with its link."""
+    record = situation.observation.mlflow_run
+    if record is None or record.run_id is None:
+        return status
+    there = record.run_id != status.mlflow_run  # a record of an earlier version names no server
+    if record.uri is not None:
+        there = record.uri == stage_tracking_uri(situation.resource, situation.platform)
+    url = mlflow_url(record.run_id, run, situation.platform)
+    return status.with_(mlflow_run=record.run_id, mlflow_url=url) if there else status
+
+
 def success_text(heldout: HeldoutSummary) -> str:
     """Held-out success with its confidence interval, in percent: `81% [77, 85]`."""
     return f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]"
@@ -51,14 +63,6 @@ def kfp_url(run_id: str, platform: Platform) -> str | None:
     """The page of a KFP run in the Kubeflow UI. None: the platform names no UI."""
     ui = platform.kfp.ui_url
     return f"{ui.rstrip('/')}/#/runs/details/{run_id}" if ui else None
-
-
-def mlflow_url(run_id: str | None, run: AgentRLRun, platform: Platform) -> str | None:
-    """The page of a run in the MLflow UI. The platform's MLflow may have another address for
-    people (`ui_url`) than for pods (`uri`)."""
-    own = run.spec.tracking.uri
-    ui = own or platform.tracking.ui_url or platform.tracking.uri
-    return f"{ui.rstrip('/')}/#/runs/{run_id}" if ui and run_id else None
 
 
 def phase_text(run: AgentRLRun, status: Status) -> str:

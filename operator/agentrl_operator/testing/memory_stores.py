@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
-from agentrl_components.storage.records import RunState
+from agentrl_components.storage.records import RunState, TrackerRecord
 from agentrl_operator.errors import MlflowError, RunStoreError
 
 
@@ -17,6 +17,7 @@ class RunData:
     state: RunState | None = None
     decisions: dict[int, Decision] = field(default_factory=dict)
     mlflow_run: str | None = None
+    mlflow_uri: str | None = None
 
 
 class MemoryStores:
@@ -37,11 +38,13 @@ class MemoryStores:
     async def read_decision(self, storage: Storage, phase: int) -> Decision | None:
         return self._run(storage).decisions.get(phase)
 
-    async def read_mlflow_run(self, storage: Storage) -> str | None:
-        return self._run(storage).mlflow_run
+    async def read_mlflow_run(self, storage: Storage) -> TrackerRecord:
+        data = self._run(storage)
+        return TrackerRecord(run_id=data.mlflow_run, uri=data.mlflow_uri)
 
-    async def write_mlflow_run(self, storage: Storage, run_id: str) -> None:
-        self._run(storage).mlflow_run = run_id
+    async def write_mlflow_run(self, storage: Storage, run_id: str, uri: str) -> None:
+        data = self._run(storage)
+        data.mlflow_run, data.mlflow_uri = run_id, uri
 
     async def delete_run_data(self, storage: Storage) -> bool:
         self._run(storage)
@@ -62,6 +65,8 @@ class MemoryTracking:
         """Ids of MLflow runs, by the uid of their AgentRLRun."""
         self.finished: dict[str, str] = {}
         """Final status of MLflow runs, by their id."""
+        self.finished_on: dict[str, str] = {}
+        """The server that was asked to finish them, by their id."""
         self.down = False
         """Every request fails."""
 
@@ -74,3 +79,4 @@ class MemoryTracking:
         if self.down:
             raise MlflowError("MLflow: connection refused")
         self.finished[run_id] = status
+        self.finished_on[run_id] = uri

@@ -31,7 +31,7 @@ def stores(store):
 async def test_a_run_without_records_has_no_state(stores):
     assert await stores.read_state(STORAGE) is None
     assert await stores.read_decision(STORAGE, 0) is None
-    assert await stores.read_mlflow_run(STORAGE) is None
+    assert (await stores.read_mlflow_run(STORAGE)).run_id is None
 
 
 async def test_state_and_decision_are_read_and_unknown_fields_ignored(stores, store):
@@ -71,10 +71,10 @@ async def test_a_damaged_record_is_an_error_with_its_key(stores, store):
 
 
 async def test_the_mlflow_run_is_recorded_for_the_stages(stores, store):
-    await stores.write_mlflow_run(STORAGE, "m1")
+    await stores.write_mlflow_run(STORAGE, "m1", "http://mlflow.test")
 
-    assert store.get("tracker.json") == b'{"run_id": "m1"}'
-    assert await stores.read_mlflow_run(STORAGE) == "m1"
+    found = await stores.read_mlflow_run(STORAGE)
+    assert (found.run_id, found.uri) == ("m1", "http://mlflow.test")
 
 
 async def test_deleting_run_data_leaves_nothing(stores, store):

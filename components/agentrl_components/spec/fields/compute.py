@@ -12,6 +12,7 @@ from agentrl_components.spec.fields.pods import (
     Image,
     LabelValue,
     ObjectName,
+    QueueName,
     SecretVariable,
     Toleration,
     Variable,
@@ -144,7 +145,7 @@ class Compute(SpecModel):
     """StorageClass of a volume for the temporary files (`/tmp`) of each pod of trainers and of
     samplers, with `ray: cluster`. The volume has the size `disk`, and is deleted with its pod.
     None: the disk of the node."""
-    queue: ObjectName | None = None
+    queue: QueueName | None = None
     """Kueue LocalQueue that admits the run as a whole or each of its pods, as `kueue.admission` of
     the Helm chart says. None: no queue."""
     service_account: ObjectName | None = None

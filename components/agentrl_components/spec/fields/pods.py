@@ -13,12 +13,19 @@ Image = Annotated[
     str, StringConstraints(pattern=r"^[a-zA-Z0-9][-a-zA-Z0-9._/:@\[\]]*$", max_length=512)
 ]
 """A container image, as in `registry:5000/team/agentrl:1` or with `@sha256:...`."""
-ObjectName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)
-]
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_DNS_LABEL}([.]{_DNS_LABEL})*"
+"""A DNS subdomain as in Kubernetes (RFC 1123), which bounds its length, and not that of its labels.
+Valid for pydantic (Rust regex), the API server (RE2) and Python."""
+ObjectName = Annotated[str, StringConstraints(pattern=rf"^{_SUBDOMAIN}$", max_length=253)]
 """The name of a Kubernetes object."""
-LABEL_KEY = r"^([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
-LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY, max_length=317)]
+QueueName = Annotated[str, StringConstraints(pattern=rf"^{_SUBDOMAIN}$", max_length=63)]
+"""The name of a Kubernetes object that is also the value of a label."""
+LABEL_KEY = rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
+LONGEST_KEY = 253
+"""Bound on a key with its prefix. Kubernetes has this bound for the prefix, which a pattern cannot
+express beside its form."""
+LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY, max_length=LONGEST_KEY)]
 """The key of a label or of a taint."""
 _ANNOTATION_KEY = LABEL_KEY.replace("a-z0-9", "A-Za-z0-9", 2)
 AnnotationKey = Annotated[str, StringConstraints(pattern=_ANNOTATION_KEY, max_length=317)]
@@ -58,7 +65,9 @@ class SecretVariable(SpecModel):
     """Name of the variable."""
     secret: ObjectName
     """Name of the Secret."""
-    key: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
+    key: Annotated[
+        str, StringConstraints(pattern=r"^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$", max_length=253)
+    ]
     """Key in the Secret."""
 
 

@@ -88,7 +88,9 @@ class Metadata(SpecModel):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=52)]
     """Name of the run, and prefix of the names of its objects. Starts with a letter, as the name of
     a Service must."""
-    namespace: str | None = Field(default=None, max_length=63)
+    namespace: str | None = Field(
+        default=None, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63
+    )
     """Kubernetes namespace."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels of the object on a cluster, such as `kueue.x-k8s.io/priority-class`."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from agentrl_components.spec.fields.environments import Environment
-from agentrl_components.spec.fields.pods import LABEL_KEY, Toleration
+from agentrl_components.spec.fields.pods import LABEL_KEY, LONGEST_KEY, Toleration
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.environments.each import environment_rule
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
@@ -26,7 +26,8 @@ def _complete_tolerations(owner: str) -> str:
 
 
 def _valid_keys(field: str) -> str:
-    return f"(!has({field}) || {field}.all(key, key.matches(r'{LABEL_KEY}')))"
+    valid = f"size(key) <= {LONGEST_KEY} && key.matches(r'{LABEL_KEY}')"
+    return f"(!has({field}) || {field}.all(key, {valid}))"
 
 
 def _toleration_mistakes(tolerations: Iterable[Toleration], where: str) -> Iterator[Mistake]:
@@ -47,7 +48,7 @@ def _toleration_mistakes(tolerations: Iterable[Toleration], where: str) -> Itera
 
 def _key_mistakes(keys: Mapping[str, str], where: str, kind: str) -> Iterator[Mistake]:
     for key in keys:
-        if re.fullmatch(LABEL_KEY, key) is None:
+        if len(key) > LONGEST_KEY or re.fullmatch(LABEL_KEY, key) is None:
             yield Mistake(
                 field=where,
                 reason=f"{key!r} is not a valid key of {kind}",

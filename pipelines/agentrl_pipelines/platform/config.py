@@ -11,7 +11,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, HttpUrl
+from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, Endpoint, HttpUrl
 from agentrl_components.spec.base import SpecModel
 from agentrl_components.spec.fields.pods import VolumeName
 from agentrl_components.spec.fields.storage import EnvironmentVariable
@@ -28,10 +28,10 @@ def _with_valid_bucket(url: str) -> str:
     return url
 
 
-def _without_credentials(uri: str) -> str:
-    if "@" in urlsplit(uri).netloc:
+def _without_credentials(address: str) -> str:
+    if "@" in urlsplit(address if "://" in address else f"//{address}").netloc:
         raise ValueError("contains a user or a password, which every run would show")
-    return uri
+    return address
 
 
 def _without_tls(url: str) -> str:
@@ -50,6 +50,8 @@ TrackingUri = Annotated[HttpUrl, AfterValidator(_without_credentials)]
 """The URL of an MLflow server."""
 ProxyUrl = Annotated[HttpUrl, AfterValidator(_without_credentials), AfterValidator(_without_tls)]
 """The URL of a proxy."""
+StoreEndpoint = Annotated[Endpoint, AfterValidator(_without_credentials)]
+"""The address of an S3 service."""
 NoProxy = Annotated[str, Field(pattern=r"^[^\s,/]+$")]
 """A host, or a domain that begins with a dot. Clients of Python ignore ranges of addresses."""
 
@@ -83,7 +85,7 @@ class StorageSecret(SpecModel):
 class OtherStore(SpecModel):
     """An S3 service that manifests may name in `spec.storage`, with credentials of its own."""
 
-    endpoint: str | None = None
+    endpoint: StoreEndpoint | None = None
     """URL of the S3 service. None: AWS."""
     region: str | None = None
     """Region of manifests that name none."""
@@ -103,7 +105,7 @@ class ObjectStore(SpecModel):
         default="s3://mlpipeline/agentrl", pattern=rf"^s3://{BUCKET}(/.*)?$"
     )
     """Bucket and prefix. Each run is stored below it, under a prefix of its own."""
-    endpoint: str | None = "http://minio-service.kubeflow.svc.cluster.local:9000"
+    endpoint: StoreEndpoint | None = "http://minio-service.kubeflow.svc.cluster.local:9000"
     """URL of the S3 service. None: AWS, in `region`."""
     region: str | None = None
     """Region of the bucket."""

@@ -24,6 +24,15 @@ def test_an_unknown_field_is_named(tmp_path):
         ("storage: {url: 's3://models/a', endpoint: null}", "storage: .*region is missing"),
         ("storage: {url: 's3://My_Bucket'}", r"storage\.url: "),
         ("storage: {url: 's3://1.2.3.4'}", r"storage\.url: .*invalid bucket name"),
+        ("storage: {endpoint: 'http://me:secret@minio'}", r"storage\.endpoint: .*a user or a pass"),
+        ("storage: {endpoint: 'me:secret@minio'}", r"storage\.endpoint: .*a user or a password"),
+        ("storage: {endpoint: 'minio:abc'}", r"storage\.endpoint: "),
+        ("storage: {endpoint: 'minio:70000'}", r"storage\.endpoint: "),
+        (
+            "storage: {others: [{endpoint: 'http://me:secret@minio', secret: null, "
+            "accessKeyEnv: A, secretKeyEnv: B}]}",
+            r"storage\.others\.0\.endpoint: .*a user or a password",
+        ),
         ("tracking: {uri: 'http://me:secret@mlflow'}", r"tracking\.uri: .*a user or a password"),
         ("tracking: {others: ['mlflow:5000']}", r"tracking\.others\.0: "),
     ],
@@ -31,8 +40,9 @@ def test_an_unknown_field_is_named(tmp_path):
 def test_what_the_stages_of_every_run_would_refuse_is_refused(tmp_path, text, mistake):
     path = tmp_path / "platform.yaml"
     path.write_text(text)
-    with pytest.raises(SpecError, match=mistake):
+    with pytest.raises(SpecError, match=mistake) as refused:
         load(path)
+    assert "secret@" not in str(refused.value)
 
 
 def test_each_target_that_serves_environments_has_its_image():

@@ -33,9 +33,12 @@ def start(ray):
             notes, self.notes = self.notes, ()
             return Progress(self.number, notes)
 
-        def notes_and_work(self, note, steps):
+        def work_until_asked(self, note):
             self.notes = (note,)
-            return self.work(steps)
+            while self.notes:
+                time.sleep(0.1)
+                self.number += 1
+            return note
 
         def work(self, steps):
             for _ in range(steps):
@@ -97,9 +100,10 @@ def test_a_silent_actor_is_an_error_of_those_who_need_the_results_of_all(start):
 
 def test_notes_of_actors_that_work_are_in_the_log_of_the_driver_once(start, caplog):
     actors = {4: start()}
-    calls = {4: actors[4].notes_and_work.remote("environment lights hangs", 5)}
-    assert SilenceWatch(silent_s=9.0, ask_s=0.2).outcomes(actors, calls) == {4: 5}
-    assert [one.message for one in caplog.records] == ["sampler-4: environment lights hangs"]
+    note = "environment lights hangs"
+    calls = {4: actors[4].work_until_asked.remote(note)}
+    assert SilenceWatch(silent_s=60.0, ask_s=0.2).outcomes(actors, calls) == {4: note}
+    assert [one.message for one in caplog.records] == [f"sampler-4: {note}"]
 
 
 def test_an_actor_that_had_nothing_to_do_was_not_silent(start):

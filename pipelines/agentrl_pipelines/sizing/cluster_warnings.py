@@ -81,10 +81,9 @@ def pod_warnings(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
-def embedded_warnings(spec: RunSpec, taken: int | None) -> Iterator[Mistake]:
-    """An embedded Ray that needs more than one machine or one pod usually has: all of its trainers
-    and samplers are processes of the stage's pod. `taken`: bytes that all processes take without
-    GPUs; None: they have GPUs."""
+def embedded_warnings(spec: RunSpec) -> Iterator[Mistake]:
+    """An embedded Ray that needs more GPUs than one machine or one pod usually has: all of its
+    trainers and samplers are processes of the stage's pod."""
     compute = spec.compute
     if compute.ray != "embedded":
         return
@@ -103,13 +102,22 @@ def embedded_warnings(spec: RunSpec, taken: int | None) -> Iterator[Mistake]:
             f"which has {given} of the {needed} GPUs that they need (compute.gpus, at most 1)",
             fix="set it to cluster there, which has pods for trainers and for samplers",
         )
-    if taken is not None and taken > quantity_value(compute.memory):
-        yield Mistake(
-            field="spec.compute.memory",
-            reason=f"is {compute.memory}; on Kubernetes all trainers and samplers of an embedded "
-            f"Ray are in one pod, and take about {in_gib(taken)}",
-            fix=f"set it to {math.ceil(taken / GIB)}Gi",
-        )
+
+
+def memory_warnings(spec: RunSpec, taken: int | None) -> Iterator[Mistake]:
+    """A pod of a stage that is killed for memory. `taken`: bytes that the processes of the largest
+    one take without GPUs; None: they have GPUs, or trainers and samplers have pods of their own."""
+    compute = spec.compute
+    if taken is None or taken <= quantity_value(compute.memory):
+        return
+    who = "all trainers and samplers of an embedded Ray are in one pod, and"
+    if compute.ray is None:
+        who = "the processes of a stage's pod"
+    yield Mistake(
+        field="spec.compute.memory",
+        reason=f"is {compute.memory}; on Kubernetes {who} take about {in_gib(taken)}",
+        fix=f"set it to {math.ceil(taken / GIB)}Gi",
+    )
 
 
 def _servers(environment: Environment) -> tuple[int, int]:

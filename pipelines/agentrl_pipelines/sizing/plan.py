@@ -10,6 +10,7 @@ from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_pipelines.sizing.cluster_warnings import (
     embedded_warnings,
+    memory_warnings,
     pod_warnings,
     server_warnings,
 )
@@ -133,7 +134,8 @@ def make_plan(
         warnings=(
             *server_warnings(spec, max(phase.at_once for phase in phases)),
             *pod_warnings(spec),
-            *embedded_warnings(spec, _machine(placed, trainer, engine)),
+            *embedded_warnings(spec),
+            *memory_warnings(spec, _stage_pod(spec, placed, trainer, engine)),
             *disk_warnings(spec, disk),
             *context_warnings(spec, shape),
         ),
@@ -144,3 +146,17 @@ def _machine(placed: Layout, trainer: TrainerMemory, engine: SamplerMemory) -> i
     if not placed.one_machine:
         return None
     return placed.ranks * trainer.total + placed.engines * engine.total + MACHINE
+
+
+def _stage_pod(
+    spec: RunSpec, placed: Layout, trainer: TrainerMemory, engine: SamplerMemory
+) -> int | None:
+    """Bytes of the largest pod of a stage. None: it has GPUs, or does not hold the actors."""
+    if not placed.one_machine or spec.compute.ray not in (None, "embedded"):
+        return None
+    if spec.compute.ray == "embedded":
+        return _machine(placed, trainer, engine)
+    # Without Ray, the run itself and the tracker are in the process of the trainer.
+    trainers, engines = placed.ranks * trainer.total, placed.engines * engine.total
+    apart = spec.compute.placement == "disaggregated"
+    return max(trainers, engines) if apart else trainers + engines

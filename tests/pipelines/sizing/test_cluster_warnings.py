@@ -11,6 +11,7 @@ from agentrl_envs.server.app import ServerOptions
 from agentrl_pipelines.cli.env_commands.serve import serve
 from agentrl_pipelines.sizing.cluster_warnings import (
     embedded_warnings,
+    memory_warnings,
     pod_warnings,
     server_warnings,
 )
@@ -109,7 +110,7 @@ def embedded(taken: int | None = None, **compute: object) -> list[str]:
     spec = run(
         compute={"ray": "embedded"} | compute, environments=[{"name": "e", "builtin": "corridor"}]
     )
-    return [str(one) for one in embedded_warnings(spec, taken)]
+    return [str(one) for one in (*embedded_warnings(spec), *memory_warnings(spec, taken))]
 
 
 def gpus(trainers: int, samplers: int) -> dict[str, object]:
@@ -143,3 +144,12 @@ def test_an_embedded_ray_that_takes_more_memory_than_the_pod_of_a_stage_is_a_war
         "are in one pod, and take about 2.0 GiB; set it to 3Gi"
     ]
     assert embedded(taken=3 << 30, memory="3Gi") == []
+
+
+def test_stages_without_ray_whose_processes_take_more_memory_than_their_pod_are_a_warning():
+    """Regression: plan said that the run fits in 2Gi, and the stage was killed for memory."""
+    assert embedded(ray=None, taken=2 << 30) == []
+    assert embedded(ray=None, taken=21 << 30) == [
+        "spec.compute.memory: is 2Gi; on Kubernetes the processes of a stage's pod take about "
+        "21.0 GiB; set it to 21Gi"
+    ]

@@ -223,6 +223,20 @@ def test_actors_on_a_cpu_share_the_memory_of_the_machine():
     assert plan.problems == ()
 
 
+@pytest.mark.parametrize("placement", ["colocated", "disaggregated"])
+def test_a_pod_of_a_stage_without_ray_needs_the_memory_of_its_processes(placement):
+    def memory_warnings(memory: int) -> list[str]:
+        compute = {"workers": 2, "placement": placement, "memory": str(memory)}
+        warnings = make_plan(_spec(compute=compute), TOY, CPU_32).warnings
+        return [one.field for one in warnings if one.field == "spec.compute.memory"]
+
+    plan = make_plan(_spec(compute={"workers": 2, "placement": placement}), TOY, CPU_32)
+    trainer, engines = plan.trainer.total, 2 * plan.engine.total
+    taken = trainer + engines if placement == "colocated" else max(trainer, engines)
+    assert memory_warnings(taken) == []
+    assert memory_warnings(taken - 1) == ["spec.compute.memory"]
+
+
 def test_worker_processes_sample_from_the_trainers_weights_and_have_caches_of_their_own():
     plan = make_plan(_spec(compute={"workers": 3}), TOY, CPU_32)
     assert (plan.layout.ranks, plan.layout.engines, plan.layout.lanes) == (1, 3, 2)

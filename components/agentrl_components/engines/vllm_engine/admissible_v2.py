@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from vllm.utils.torch_utils import async_tensor_h2d
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor
 
 from agentrl_components.engines.action_cache import ActionCache, Actions
@@ -88,12 +89,17 @@ class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
             if one.replies_AL is not None:
                 height, width = one.replies_AL.shape
                 replies_SAL[place, :height, :width] = one.replies_AL
-        slots_S = self._sent(list(staged))
-        self._replies_NAL[slots_S] = torch.from_numpy(replies_SAL).to(self._device)
-        self._start_N[slots_S] = self._sent([one.start for one in staged.values()])
-        self._stop_N[slots_S] = self._sent([one.stop for one in staged.values()])
-        restricted = [one.replies_AL is not None for one in staged.values()]
-        self._restricted_N[slots_S] = self._sent(restricted).bool()
+        numbers_S4 = [
+            (slot, one.start, one.stop, one.replies_AL is not None) for slot, one in staged.items()
+        ]
+        # From pinned memory: otherwise the host would wait until the device has done the last step.
+        slots_S, start_S, stop_S, restricted_S = async_tensor_h2d(
+            np.array(numbers_S4, dtype=np.int64).T, self._device
+        )
+        self._replies_NAL[slots_S] = async_tensor_h2d(replies_SAL, self._device)
+        self._start_N[slots_S] = start_S
+        self._stop_N[slots_S] = stop_S
+        self._restricted_N[slots_S] = restricted_S.bool()
 
     def apply(self, logits: Tensor, ctx: Any) -> Tensor:
         """Mask [R, V] in place what the admissible replies of the rows do not allow: all but the
@@ -141,9 +147,6 @@ class AdmissibleSlots(LogitsProcessor):  # type: ignore[misc]
 
     def _table(self, slots: int, actions: int, length: int) -> Tensor:
         return torch.full((slots, actions, length), NONE, dtype=torch.int32, device=self._device)
-
-    def _sent(self, numbers: list[int] | list[bool]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.int64).to(self._device)
 
 
 def _replies(actions: Actions, stop: int) -> NDArray[np.int32]:

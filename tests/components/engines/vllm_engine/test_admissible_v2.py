@@ -176,6 +176,33 @@ def test_what_vllm_loses_while_it_sleeps_is_not_needed():
     assert batch.allowed(0, 1) == [[5, 9], ALL]
 
 
+class Copies(TorchDispatchMode):
+    """Keeps of each copy from the host to a device whether the host waits for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        named = kwargs or {}
+        if func is torch.ops.aten._to_copy.default and named.get("device") is not None:
+            self.waits.append(not named.get("non_blocking", False))
+        return func(*args, **named)
+
+
+def test_the_host_does_not_wait_for_the_device_when_requests_join():
+    from agentrl_components.engines.vllm_engine.admissible_v2 import AdmissibleSlots
+
+    batch, copies = Batch(), Copies()
+    batch.requests.device = torch.device("meta")
+    batch.processor = AdmissibleSlots(None, batch.requests)
+    batch.join(0)
+    batch.join(2)
+    with copies:
+        batch.processor.apply_staged_writes()
+    assert copies.waits == [False, False]
+
+
 @given(st.data())
 def test_the_tokens_that_are_left_are_those_of_the_trie(data):
     token = st.integers(1, 3)

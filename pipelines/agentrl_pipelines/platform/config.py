@@ -46,8 +46,8 @@ def _not_taken(name: str) -> str:
     return name
 
 
-TrackingUri = Annotated[HttpUrl, AfterValidator(_without_credentials)]
-"""The URL of an MLflow server."""
+ServerUrl = Annotated[HttpUrl, AfterValidator(_without_credentials)]
+"""The URL of a server, such as MLflow's."""
 ProxyUrl = Annotated[HttpUrl, AfterValidator(_without_credentials), AfterValidator(_without_tls)]
 """The URL of a proxy."""
 StoreEndpoint = Annotated[Endpoint, AfterValidator(_without_credentials)]
@@ -59,9 +59,9 @@ NoProxy = Annotated[str, Field(pattern=r"^[^\s,/]+$")]
 class Kfp(SpecModel):
     """Kubeflow Pipelines, versions 2.14 to 2.17."""
 
-    url: str = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+    url: ServerUrl = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
     """Base URL of the API server."""
-    ui_url: str | None = None
+    ui_url: ServerUrl | None = None
     """Base URL of the web UI, used for links in a run's status."""
     namespace: str = "kubeflow"
     """Namespace of the pods of single-user deployments."""
@@ -152,13 +152,13 @@ class TrackingSecret(SpecModel):
 class Mlflow(SpecModel):
     """The tracking server of runs whose manifest names none."""
 
-    uri: TrackingUri | None = None
+    uri: ServerUrl | None = None
     """Tracking URI. None: metrics and episodes are not recorded in MLflow."""
-    ui_url: str | None = None
+    ui_url: ServerUrl | None = None
     """Base URL of the web UI as users reach it. None: `uri`."""
     secret: TrackingSecret | None = None
     """Credentials for `uri`. None: it asks for none. They are sent to no other server."""
-    others: tuple[TrackingUri, ...] = ()
+    others: tuple[ServerUrl, ...] = ()
     """Tracking URIs of other servers that manifests may name and to which the operator sends
     requests. It sends none to a server that is not listed; the stages log to it nevertheless."""
 

@@ -34,6 +34,9 @@ def test_an_unknown_field_is_named(tmp_path):
             r"storage\.others\.0\.endpoint: .*a user or a password",
         ),
         ("tracking: {uri: 'http://me:secret@mlflow'}", r"tracking\.uri: .*a user or a password"),
+        ("tracking: {uiUrl: 'http://me:secret@mlflow'}", r"tracking\.uiUrl: .*a user or a pass"),
+        ("kfp: {url: 'http://me:secret@kfp'}", r"kfp\.url: .*a user or a password"),
+        ("kfp: {uiUrl: 'https://me:secret@kfp'}", r"kfp\.uiUrl: .*a user or a password"),
         ("tracking: {others: ['mlflow:5000']}", r"tracking\.others\.0: "),
     ],
 )

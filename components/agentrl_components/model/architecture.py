@@ -44,6 +44,8 @@ class Counted:
     """Parameters of the token embedding."""
     block: int
     """Parameters of the largest transformer block."""
+    largest: int
+    """Parameters of the largest weight."""
     linear: tuple[tuple[str, int, int], ...]
     """Name and the two dimensions of every linear layer."""
 

@@ -19,6 +19,8 @@ class ModelSize:
     """Parameters of the token embedding, which no matrix multiplication reads unless it is tied."""
     block: int
     """Parameters of one transformer block."""
+    largest: int
+    """Parameters of the largest weight."""
     root: int
     """Parameters outside of the blocks: embedding, head if it is not tied, and last norm."""
 
@@ -50,6 +52,7 @@ def model_size(shape: Architecture, lora: Lora | None = None) -> ModelSize:
         trainable=total if lora is None else adapters,
         embedding=embedding,
         block=block,
+        largest=max(embedding, *(inputs * outputs for inputs, outputs in projections.values())),
         root=heads * embedding + shape.hidden,
     )
 
@@ -64,6 +67,7 @@ def _of_counted(counted: Counted, layers: int, lora: Lora | None) -> ModelSize:
         trainable=counted.total if lora is None else adapters,
         embedding=counted.embedding,
         block=counted.block,
+        largest=counted.largest,
         root=counted.total - layers * counted.block,
     )
 

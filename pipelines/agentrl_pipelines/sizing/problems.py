@@ -66,7 +66,7 @@ def _share_mistake(device: Device, placed: Layout, trainer: TrainerMemory, engin
     """vLLM takes the memory of what a trainer on the same GPU keeps while vLLM samples. `engine`:
     bytes of an engine without a cache."""
     share = math.floor(100 * (device.memory - trainer.resident) / device.memory) / 100
-    kept = f"a trainer keeps {in_gib(trainer.resident)} of a {device.name} while vLLM samples"
+    kept = f"a trainer takes {in_gib(trainer.resident)} of a {device.name} while vLLM samples"
     if share * device.memory <= engine:
         return Mistake(
             field="spec.compute.trainers.count",

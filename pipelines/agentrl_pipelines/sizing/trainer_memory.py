@@ -34,6 +34,11 @@ PROCESS = 1 << 29
 `examples/babyai-ray.yaml`: 0.5 GiB."""
 
 
+HAND_OVER = 4.5
+"""Bytes with which a rank hands weights over, as a multiple of those of the largest weight: two
+buffers, the weight that is gathered, what it is gathered from and into, and fragments."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerMemory:
     """Bytes on each device of a trainer."""
@@ -60,7 +65,8 @@ class TrainerMemory:
     again: Recomputation
     """What the backward pass computes again."""
     resident: int
-    """What stays between two updates: master weights, moments and the reserve."""
+    """What there is while engines on the same GPUs are awake: master weights, moments and the
+    reserve, and what hands weights over to an engine that replaces a lost one."""
 
     @property
     def total(self) -> int:
@@ -90,6 +96,9 @@ def trainer_memory(
         # The critic is a whole model of its own, without adapters.
         critic = _model_state(spec, replace(size, trainable=size.total), layout)
     reserve = PROCESS if layout.one_machine else RESERVE
+    gathers = layout.turns and spec.model.lora is None  # adapters are small
+    hand_over = int(HAND_OVER * size.largest * width) if gathers else 0
+    stays = kept + state.moments + reference + critic.weights + critic.moments + reserve
     least = TrainerMemory(
         weights=kept + state.gathered,
         gradients=state.gradients,
@@ -101,7 +110,7 @@ def trainer_memory(
         logits=layout.lanes * logits_bytes(spec, shape),
         reserve=reserve,
         again=Recomputation(blocks=shape.layers if spec.update.gradient_checkpointing else 0),
-        resident=kept + state.moments + reference + critic.weights + critic.moments + reserve,
+        resident=stays + hand_over,
     )
     size_of_pass, again = PassSize(tokens=pack_tokens(spec)), least.again
     known = width == 2 and shape.counted is None

@@ -7,7 +7,7 @@ from agentrl_pipelines.sizing.disk import disk_warnings, pod_disk
 from agentrl_pipelines.sizing.model_size import ModelSize
 
 GIB = 1 << 30
-SIZE = ModelSize(total=8 * GIB, trainable=8 * GIB, embedding=0, block=0, root=0)
+SIZE = ModelSize(total=8 * GIB, trainable=8 * GIB, embedding=0, block=0, largest=0, root=0)
 """A model of 8.6 billion parameters: 16 GiB in bfloat16, and 96 GiB of weights and moments."""
 
 
@@ -35,7 +35,7 @@ def test_a_critic_has_as_much_state_as_the_policy():
 
 
 def test_adapters_alone_have_state():
-    size = ModelSize(total=9 * GIB, trainable=GIB, embedding=0, block=0, root=0)
+    size = ModelSize(total=9 * GIB, trainable=GIB, embedding=0, block=0, largest=0, root=0)
     assert pod_disk(spec(lora={}), size)["trainers"] == (16 + 6 + 2) * GIB
 
 

@@ -66,6 +66,7 @@ def counted(folder: Path) -> Architecture:
             total=parameter_count(model),
             embedding=parameter_count(embedding),
             block=max(map(parameter_count, model.blocks())),
+            largest=max(weight.numel() for weight in model.parameters()),
             linear=tuple(
                 (name.rpartition(".")[2], *sorted(part.weight.shape))
                 for name, part in model.named_modules()

@@ -47,8 +47,9 @@ class Sender:
             if since is not None:
                 return self._send_changes()
             self._engine.send_weights()
-        except (RuntimeError, AssertionError) as error:
-            # A broadcast that is ended fails with an error of its own.
+        except Exception as error:
+            # A broadcast that is ended fails with an error of its own: of NCCL, or because the
+            # thread that ended it took the group away from this one.
             if self._client.failure is not None:
                 raise self._client.failure from error
             raise
@@ -141,7 +142,7 @@ def open_sender(rank: Rank, number: int, address: str, client: SamplersClient) -
     source = RankWeights(rank)
     try:
         engine = WeightTransferTrainerFactory.trainer_init(group, client=client, source=source)
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:  # OSError: the port was taken meanwhile
         raise WorkersLostError(f"the process group of the hand-over was not formed: {error}") from (
             error
         )

@@ -1,7 +1,10 @@
 """vLLM's engines for changes on both ends of a process group, with a queue in the place of NCCL."""
 
+import gc
+import socket
 from contextlib import nullcontext
 from queue import Queue
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +12,13 @@ import torch
 from needs_vllm import NEEDS_VLLM
 
 from agentrl_components.engines.weight_change import WeightChange
-from agentrl_components.ray_workers.hand_over.nccl_sender import VllmTransferEngine
+from agentrl_components.errors import EngineError, WorkersLostError
+from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
+from agentrl_components.ray_workers.hand_over.nccl_sender import (
+    Sender,
+    VllmTransferEngine,
+    open_sender,
+)
 
 pytestmark = NEEDS_VLLM
 
@@ -117,3 +126,49 @@ def test_other_ranks_than_the_first_gather_changes_and_send_nothing(without_cuda
     whole = SimpleNamespace(is_sender=False, model_update_group=None)
     VllmTransferEngine(whole, None).send_changes(parts())
     assert gathered == ["all"]
+
+
+class EndedBroadcast:
+    """Stands for a process group, for the engine that formed it and for a sampler. The sampler
+    fails while the first array is broadcast; the broadcast returns when the group is destroyed."""
+
+    is_sender, device = True, torch.device("cpu")
+
+    def __init__(self):
+        self.model_update_group = self.start_update = self.receive = self
+        self.begun, self.ended = Event(), Event()
+
+    def broadcast(self, tensor, src, stream):
+        self.begun.set()
+        assert self.ended.wait(30), "the broadcast waits for ever"
+
+    def shutdown(self):
+        self.ended.set()
+
+    def remote(self, hand_over, described):
+        import ray
+
+        if isinstance(described, dict):
+            assert self.begun.wait(30), "nothing is broadcast"
+            raise EngineError("vLLM cannot load new weights: out of memory")
+        return ray.put(None)
+
+
+def test_changes_that_an_engine_does_not_receive_end_with_its_error(without_cuda, ray):
+    group = EndedBroadcast()
+    client = SamplersClient([group], tensor_parallel=1)
+    source = SimpleNamespace(changes=lambda: [[changed("first", 1, [1], [9.0])]])
+    sender = Sender(client, source, VllmTransferEngine(group, client))
+    with pytest.raises(EngineError, match="out of memory"):
+        sender.send(2, since=1)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_port_that_was_taken_meanwhile_is_a_lost_group(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    client = SamplersClient([object()], tensor_parallel=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(WorkersLostError, match="already in use"):
+            open_sender(None, 0, address, client)
+    gc.collect()  # vLLM does not close the socket that it could not bind

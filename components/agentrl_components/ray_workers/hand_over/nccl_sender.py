@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+import torch
+
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import results
@@ -44,20 +46,24 @@ class Sender:
         more."""
         self._client.version, self._client.since = version, since
         try:
-            if since is not None:
-                return self._send_changes()
-            self._engine.send_weights()
+            size = self._send_all() if since is None else self._send_changes()
         except Exception as error:
             # A broadcast that is ended fails with an error of its own: of NCCL, or because the
             # thread that ended it took the group away from this one.
             if self._client.failure is not None:
                 raise self._client.failure from error
             raise
-        return self._source.bytes
+        self._source.rest()
+        return size
 
     def close(self) -> None:
         """Leave the process group."""
         self._engine.shutdown()
+
+    def _send_all(self) -> int:
+        """Send all weights. Returns their bytes."""
+        self._engine.send_weights()
+        return self._source.bytes
 
     def _send_changes(self) -> int:
         """Send the changes. Returns their bytes."""
@@ -140,8 +146,10 @@ def open_sender(rank: Rank, number: int, address: str, client: SamplersClient) -
         rank=number, world_size=client.members, **meeting(address), **PACKED
     )
     source = RankWeights(rank)
+    stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
     try:
-        engine = WeightTransferTrainerFactory.trainer_init(group, client=client, source=source)
+        with torch.cuda.stream(stream):  # otherwise vLLM changes that of this process for good
+            engine = WeightTransferTrainerFactory.trainer_init(group, client=client, source=source)
     except (RuntimeError, OSError) as error:  # OSError: the port was taken meanwhile
         raise WorkersLostError(f"the process group of the hand-over was not formed: {error}") from (
             error

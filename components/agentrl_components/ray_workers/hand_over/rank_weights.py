@@ -24,6 +24,11 @@ class RankWeights:
         """Bytes of all weights."""
         return sum(weight.nbytes for weight in self._rank.meta_weights().values())
 
+    def rest(self) -> None:
+        """Give back the device memory that sending took. vLLM's buffers are in memory of streams of
+        their own, which torch would keep for the next hand-over alone."""
+        self._rank.rest()
+
     def metadata(self) -> list[Any]:
         """Name, type and shape of every weight."""
         from vllm.distributed.weight_transfer.base import ParamMeta

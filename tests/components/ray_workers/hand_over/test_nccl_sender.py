@@ -138,6 +138,9 @@ class ChangedRank:
     def wait_for_device(self):
         self.calls.append("wait for the device")
 
+    def rest(self):
+        self.calls.append("rest")
+
     def gathered(self, limit):
         assert limit == 64 << 20
         part = []
@@ -169,7 +172,7 @@ def test_changes_are_sent_with_their_versions_and_their_bytes_are_counted():
     assert (client.version, client.since) == (7, 5)
     assert engine.sent == [["1", "2", "3"]]
     wait = "wait for the device"
-    assert rank.calls == ["gather 1", "gather 2", "gather 3", wait, wait]
+    assert rank.calls == ["gather 1", "gather 2", "gather 3", wait, wait, "rest"]
 
 
 class RecordedRank:
@@ -180,6 +183,12 @@ class RecordedRank:
 
     def wait_for_device(self):
         self.calls.append("wait for the device")
+
+    def rest(self):
+        self.calls.append("rest")
+
+    def meta_weights(self):
+        return {}
 
     def full_weights(self):
         for name in ("a", "b"):
@@ -203,6 +212,28 @@ def test_no_weight_is_gathered_while_another_one_is_broadcast():
         "broadcast b",
         wait,
     ]
+
+
+class GatheringEngine:
+    """Gathers all weights, as every rank does."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def send_weights(self):
+        for _ in self.source:
+            pass
+
+    def shutdown(self):
+        raise AssertionError("it is in use")
+
+
+def test_a_rank_gives_back_the_memory_of_buffers_that_training_cannot_use():
+    rank = RecordedRank()
+    source = RankWeights(rank)
+    Sender(SamplersClient([], tensor_parallel=1), source, GatheringEngine(source)).send(1)
+    assert rank.calls.count("rest") == 1
+    assert rank.calls[-1] == "rest"
 
 
 def test_an_engine_that_cannot_join_the_process_group_ends_the_wait_for_it(ray):

@@ -13,8 +13,9 @@ stop the others. The model has the shape of Qwen3-0.6B and random weights; nothi
 - collective: weights that one rank broadcasts arrive on another GPU, and how fast.
 - run_on_ray: a short run whose trainers and samplers have GPUs of their own: FSDP2, hand-over by
   NCCL, and from six GPUs on an engine over two of them.
+- sparse_on_ray: the same with compute.sparseHandOver.
 - shared_gpus: the same of trainers and samplers that use GPUs in turns (compute.shareGpus): vLLM
-  sleeps and wakes, and gets weights by CUDA IPC.
+  sleeps and wakes, and gets weights by CUDA IPC; a sampler is killed.
 - packed_attention: attention over packed episodes without padding is that with padding, and its
   speed.
 - kernels: our Triton kernels give what torch.compile gives, and their speed.
@@ -102,6 +103,7 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "fsdp_many": ranks.check_fsdp_many,
     "collective": transfer.check_collective,
     "run_on_ray": actors.check_run_on_ray,
+    "sparse_on_ray": actors.check_sparse_on_ray,
     "packed_attention": attention.check_packed_attention,
     "kernels": kernels.check_kernels,
     "ipc": transfer.check_ipc,

@@ -6,10 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 from gpu_checks.place import Place, Skipped, require
 from workload.models import SIZES, Size, make
 
-from agentrl_components.run.progress import SilentProgressView
+from agentrl_components.run.progress import IterationProgress, SilentProgressView
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import keys
@@ -26,6 +27,25 @@ the first update. Weights that were one update old had 0.02 and 0.008 with the t
 """
 ROUNDING = 5
 LEARNING_RATE = 1e-3
+SPARSE_RATE = 1e-5
+"""A rate at which an update changes few entries of weights in bfloat16."""
+
+
+class KillingView(SilentProgressView):
+    """Kills a sampler after the first iteration."""
+
+    killed = 0
+    """Samplers that were killed."""
+
+    def iteration(self, progress: IterationProgress) -> None:
+        super().iteration(progress)
+        if self.killed:
+            return
+        for process in psutil.Process().children(recursive=True):
+            if " ".join(process.cmdline()).startswith("ray::Sampler"):
+                process.kill()
+                self.killed += 1
+                return
 
 
 def check_run_on_ray(place: Place) -> dict[str, Any]:
@@ -38,22 +58,45 @@ def check_run_on_ray(place: Place) -> dict[str, Any]:
     return checked_run(place, apart(place))
 
 
+def check_sparse_on_ray(place: Place) -> dict[str, Any]:
+    """The same with `sparseHandOver`: after all weights once, what changed goes over NCCL."""
+    require("ray")
+    require("vllm")
+    if place.cpu:
+        raise Skipped("vLLM packs the weights of its layers on CPUs")
+    if place.devices < 2:
+        raise Skipped("there is one GPU")
+    found = checked_run(place, apart(place) | {"sparseHandOver": True}, rate=SPARSE_RATE)
+    first, *later = found["hand_over_bytes"]
+    assert max(later) < first, f"all weights were sent again: {found['hand_over_bytes']}"
+    return found
+
+
 def check_shared_gpus(place: Place) -> dict[str, Any]:
     """The same of trainers and samplers that use all GPUs in turns: vLLM sleeps while trainers
     compute, and takes weights in the memory of the GPU. On the CPU in the machine's shared memory,
-    and without sleep."""
+    and without sleep. A sampler is killed, and replaced while the others are awake."""
     require("ray")
     require("vllm")
-    return checked_run(place, in_turns(place))
+    view = KillingView()
+    found = checked_run(place, in_turns(place), view)
+    assert view.killed == 1, "no sampler was found"
+    return found
 
 
-def checked_run(place: Place, compute: dict[str, Any]) -> dict[str, Any]:
+def checked_run(
+    place: Place,
+    compute: dict[str, Any],
+    view: SilentProgressView | None = None,
+    *,
+    rate: float = LEARNING_RATE,
+) -> dict[str, Any]:
     """What a run found, of which each engine and the trainers must agree after each hand-over."""
     with tempfile.TemporaryDirectory(prefix="agentrl-gpu-") as scratch:
         model, root = Path(scratch, "model"), Path(scratch, "run")
         parameters = make(SIZES["0.36M"] if place.cpu else SIZE, model, context=1024)
-        run, tracker = manifest(place, model, compute), MemoryTracker()
-        run_local(run, root, SilentProgressView(), tracker)
+        run, tracker = manifest(place, model, compute, rate), MemoryTracker()
+        run_local(run, root, view or SilentProgressView(), tracker)
         store = DirectoryStore(root / "store")
         records = [
             IterationRecord.model_validate_json(store.get(keys.iteration(number)))
@@ -69,12 +112,14 @@ def checked_run(place: Place, compute: dict[str, Any]) -> dict[str, Any]:
         "parameters": parameters,
         "over_nccl": run.spec.compute.hands_over_by_nccl("vllm", lora=False),
         "mismatch_kl": mismatches,
-        "hand_over_seconds": [
-            found["seconds/hand_over"]
-            for _, found in sorted(tracker.recorded.items())
-            if "seconds/hand_over" in found
-        ],
+        "hand_over_seconds": recorded(tracker, "seconds/hand_over"),
+        "hand_over_bytes": recorded(tracker, "train/hand_over_bytes"),
     }
+
+
+def recorded(tracker: MemoryTracker, metric: str) -> list[float]:
+    """A metric of the iterations that have it, in their order."""
+    return [found[metric] for _, found in sorted(tracker.recorded.items()) if metric in found]
 
 
 def apart(place: Place) -> dict[str, Any]:
@@ -101,7 +146,7 @@ def in_turns(place: Place) -> dict[str, Any]:
     }
 
 
-def manifest(place: Place, model: Path, compute: dict[str, Any]) -> AgentRLRun:
+def manifest(place: Place, model: Path, compute: dict[str, Any], rate: float) -> AgentRLRun:
     """A run of the built-in corridor. Free replies of a random model never succeed: an entropy
     bonus changes the weights."""
     return AgentRLRun.model_validate(
@@ -120,7 +165,7 @@ def manifest(place: Place, model: Path, compute: dict[str, Any]) -> AgentRLRun:
                 "horizon": {"phases": [{"maxTurns": 2, "iterations": ITERATIONS}]},
                 "rollout": {"engine": "vllm", "tasks": 4, "groupSize": 4, "maxTokensPerTurn": 32},
                 "algorithm": {"name": "grpo", "entropy": 0.05, "dropZeroVariance": False},
-                "update": {"learningRate": LEARNING_RATE},
+                "update": {"learningRate": rate},
                 "evaluation": {"tasks": 4, "randomPolicy": False},
                 "compute": {"ray": "embedded", **compute},
             },

@@ -38,6 +38,7 @@ def test_all_checks_that_need_no_gpu_pass_on_the_cpu(tmp_path):
         "packed_attention",
         "kernels",
         "changes",
+        "sparse_on_ray",
         "mfu_65k_episode",
         "sleep",
         *on_v1,

@@ -21,14 +21,15 @@ ObjectName = Annotated[str, StringConstraints(pattern=rf"^{_SUBDOMAIN}$", max_le
 """The name of a Kubernetes object."""
 QueueName = Annotated[str, StringConstraints(pattern=rf"^{_SUBDOMAIN}$", max_length=63)]
 """The name of a Kubernetes object that is also the value of a label."""
-LABEL_KEY = rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
+_KEY_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL_KEY = rf"^({_SUBDOMAIN}/)?{_KEY_NAME}$"
 LONGEST_KEY = 253
 """Bound on a key with its prefix. Kubernetes has this bound for the prefix, which a pattern cannot
 express beside its form."""
 LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY, max_length=LONGEST_KEY)]
 """The key of a label or of a taint."""
-_ANNOTATION_KEY = LABEL_KEY.replace("a-z0-9", "A-Za-z0-9", 2)
-AnnotationKey = Annotated[str, StringConstraints(pattern=_ANNOTATION_KEY, max_length=317)]
+_ANNOTATION_KEY = rf"^({_SUBDOMAIN.replace('a-z', 'A-Za-z')}/)?{_KEY_NAME}$"
+AnnotationKey = Annotated[str, StringConstraints(pattern=_ANNOTATION_KEY, max_length=LONGEST_KEY)]
 """The key of an annotation: its prefix may have capital letters."""
 LabelValue = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")

@@ -122,7 +122,7 @@ def test_servers_mount_the_claims_of_their_environment():
     spec = SERVED | {"environments": [{"name": "own", "image": "a/b:1", "volumes": volumes}]}
     pod = made(spec=spec)["spec"]["template"]["spec"]
     assert pod["volumes"] == [
-        {"name": "tmp", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": "4Gi"}},
         {"name": "wiki", "persistentVolumeClaim": {"claimName": "wiki"}},
         {"name": "index", "persistentVolumeClaim": {"claimName": "index"}},
     ]

@@ -1,4 +1,4 @@
-"""The informational fields of a run's status: nothing decides by them."""
+"""The fields of a run's status that say what works and how far it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentrl_pipelines.platform.config import Platform
 
 
 def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Status:
-    """`status` with its informational fields updated."""
+    """`status` with the fields updated by which nothing is decided."""
     observation, platform = situation.observation, situation.platform
     phases = run.spec.horizon.phases
     index = min(status.phase_index, len(phases) - 1)
@@ -38,6 +38,21 @@ def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Stat
         device_seconds=int(state.device_seconds),
     )
     return status.with_(iteration=state.iteration, cost=cost)
+
+
+def with_kfp_run(situation: Situation, status: Status) -> Status:
+    """`status` that names the attempt's KFP run and counts active time."""
+    run_id = situation.run_id(status)
+    status = with_clock_running(situation, status)
+    return status.with_(kfp_run=run_id, kfp_url=kfp_url(run_id, situation.platform))
+
+
+def with_clock_running(situation: Situation, status: Status) -> Status:
+    """`status` of a run that occupies resources: its active time counts."""
+    return status.with_(
+        start_time=status.start_time or situation.now,
+        active_time=status.active_time or situation.now,
+    )
 
 
 def _with_mlflow_run(situation: Situation, run: AgentRLRun, status: Status) -> Status:

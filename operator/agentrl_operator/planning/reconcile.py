@@ -40,9 +40,8 @@ from agentrl_operator.planning.plan import (
     server_deletions,
     unavailable_plan,
     waiting_plan,
-    with_clock_stopped,
-    with_servers_scaled_down,
 )
+from agentrl_operator.planning.rejection import rejection_plan
 from agentrl_pipelines.platform.config import Platform
 
 MLFLOW_RETRY_S = 60.0
@@ -77,55 +76,6 @@ def _with_acceptance(situation: Situation, status: Status) -> Status:
     return status.with_condition(Kind.ACCEPTED, "True", Reason.VALID, message, now)
 
 
-def _invalid_spec_plan(situation: Situation, status: Status) -> Plan:
-    """Start nothing until the manifest is corrected. The run has not failed: an edit can revive it.
-    A phase that was started by an earlier manifest goes on until its deadline."""
-    resource, observation, now = situation.resource, situation.observation, situation.now
-    limit_s, message = resource.stated.deadline_s, "; ".join(resource.mistakes)
-    late = _deadline_plan(situation, status, limit_s)
-    if late is not None:
-        return late
-    remaining = stopping.remaining_work(situation, status)
-    if remaining is None:
-        return _idle_plan(situation, status, message)
-    if observation.workflow_lost or not situation.is_working:
-        return stopping.remaining_work_plan(situation, status, remaining, message)
-    if retries.cannot_start(observation):
-        return retries.termination_plan(situation, status)
-    status = _with_kfp_run(situation, status.with_(attempt=observation.attempt, state="Running"))
-    message, poll_s = f"{message}; the phase goes on", situation.platform.poll_seconds
-    return waiting_plan(status, "True", Reason.INVALID_SPEC, message, now, requeue_s=poll_s)
-
-
-def _idle_plan(situation: Situation, status: Status, message: str) -> Plan:
-    """Release what a run without work occupies, until its manifest is corrected."""
-    observation, now, before = situation.observation, situation.now, status
-    status = with_clock_stopped(with_servers_scaled_down(status, observation, now), now)
-    if observation.workload is not None:
-        status = status.with_condition(Kind.ADMITTED, "False", Reason.INVALID_SPEC, message, now)
-    actions = server_deletions(observation) or stopping.workload_deletion(situation, status)
-    return waiting_plan(
-        status.with_(state="Pending"),
-        "False",
-        Reason.INVALID_SPEC,
-        message,
-        now,
-        actions=actions,
-        status_on_failure=before,
-        requeue_s=stopping.POLL_S if actions else stopping.look_again_s(observation),
-    )
-
-
-def _deadline_plan(situation: Situation, status: Status, limit_s: int | None) -> Plan | None:
-    """The plan of a run that has worked for longer than its deadline. None: it has not, or its
-    phase has succeeded."""
-    if limit_s is None or status.active_for(situation.now) < limit_s:
-        return None
-    if situation.observation.phase_succeeded:
-        return None
-    return stopping.deadline_plan(situation, status, limit_s)
-
-
 def _plan(situation: Situation, status: Status) -> Plan:
     """The plan of a run that is neither deleted nor finished."""
     run, observation = situation.resource.run, situation.observation
@@ -151,7 +101,7 @@ def _plan(situation: Situation, status: Status) -> Plan:
         if run is not None or stopping.remaining_work(situation, status) is not None:
             return queued
     if run is None:
-        return _invalid_spec_plan(situation, status)
+        return rejection_plan(situation, status)
     return _active_plan(situation, run, status)
 
 
@@ -164,7 +114,7 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     workload_actions, status = admission.workload_updates(situation, status)
     server_actions, status = environments.server_updates(situation, run, status)
     ray_actions, status = ray.cluster_updates(situation, run, status)
-    late = _deadline_plan(situation, status, run.spec.active_deadline_seconds)
+    late = stopping.deadline_plan(situation, status, run.spec.active_deadline_seconds)
     if late is not None:
         return late
     plan = _phase_plan(situation, run, status)
@@ -200,7 +150,7 @@ def _phase_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     status = status.with_(attempt=observation.attempt)
     if not isinstance(kfp, KfpRun):
         return _start_plan(situation, run, status)
-    status = _with_kfp_run(situation, status).with_(state="Running", retry_time=None)
+    status = progress.with_kfp_run(situation, status).with_(state="Running", retry_time=None)
     if kfp.alive and not observation.workflow_lost:
         return _running_plan(situation, run, status)
     if isinstance(decision, Unknown):
@@ -208,21 +158,6 @@ def _phase_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     if decision is not None and decision.action in ("advance", "finish", "stop"):
         return _decision_plan(situation, run, status, decision)
     return retries.failure_plan(situation, run, status, kfp)
-
-
-def _with_kfp_run(situation: Situation, status: Status) -> Status:
-    """`status` that names the attempt's KFP run and counts active time."""
-    run_id = situation.run_id(status)
-    status = _with_clock_running(situation, status)
-    return status.with_(kfp_run=run_id, kfp_url=progress.kfp_url(run_id, situation.platform))
-
-
-def _with_clock_running(situation: Situation, status: Status) -> Status:
-    """`status` of a run that occupies resources: its active time counts."""
-    return status.with_(
-        start_time=status.start_time or situation.now,
-        active_time=status.active_time or situation.now,
-    )
 
 
 def _running_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
@@ -250,14 +185,14 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     waits_for = environments.missing(situation) or ray.missing(situation, run)
     if waits_for is not None:
         reason, message = waits_for
-        status = _with_clock_running(situation, status)
+        status = progress.with_clock_running(situation, status)
         truth: Truth = "True" if reason == Reason.RAY_STARTING else "False"
         if reason == Reason.RAY_STARTING and situation.observation.ray_blocked_s is not None:
             if retries.ray_cannot_start(situation.observation):
                 return retries.ray_failure_plan(situation, run, status)
             reason = Reason.POD_CANNOT_START
         return waiting_plan(status, truth, reason, message, situation.now, requeue_s=poll_s)
-    status = _with_kfp_run(situation, status)
+    status = progress.with_kfp_run(situation, status)
     actions: list[Action] = []
     if status.phase_index == 0 and status.attempt == 0 and status.mlflow_run is None:
         actions.append(CreateMlflowRun())

@@ -122,8 +122,13 @@ def suspension_plan(situation: Situation, status: Status) -> Plan:
     )
 
 
-def deadline_plan(situation: Situation, status: Status, limit_s: int) -> Plan:
-    """Stop the work, then end the run as failed."""
+def deadline_plan(situation: Situation, status: Status, limit_s: int | None) -> Plan | None:
+    """Stop the work, then end the run as failed. None: it has not worked for longer than its
+    deadline, or its phase has succeeded."""
+    if limit_s is None or status.active_for(situation.now) < limit_s:
+        return None
+    if situation.observation.phase_succeeded:
+        return None
     remaining = remaining_work(situation, status)
     if remaining is not None:
         return remaining_work_plan(situation, status, remaining, "out of time")

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from needs_vllm import NEEDS_VLLM
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentrl_components.engines.action_trie import chooses, trie_of
@@ -176,16 +177,17 @@ def test_what_vllm_loses_while_it_sleeps_is_not_needed():
     assert batch.allowed(0, 1) == [[5, 9], ALL]
 
 
-class Copies(TorchDispatchMode):
-    """Keeps of each copy from the host to a device whether the host waits for it."""
+class Copies(TorchFunctionMode):
+    """Keeps of each copy from the host to a device whether the host waits for it. Sees calls, and
+    not the operations in them: in inference mode these are others."""
 
     def __init__(self):
         super().__init__()
         self.waits = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         named = kwargs or {}
-        if func is torch.ops.aten._to_copy.default and named.get("device") is not None:
+        if func is torch.Tensor.to and (len(args) > 1 or named.get("device") is not None):
             self.waits.append(not named.get("non_blocking", False))
         return func(*args, **named)
 

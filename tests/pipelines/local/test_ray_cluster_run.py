@@ -36,7 +36,8 @@ class ActingView(SilentProgressView):
 def on(ray):
     """The manifest, on this Ray: its actors need three CPUs."""
     trainers, samplers = {"count": 2, "cpu": "500m"}, {"count": 2}
-    return manifest(compute={"workers": 0, "ray": ray, "trainers": trainers, "samplers": samplers})
+    compute = {"workers": 0, "device": "auto", "ray": ray}
+    return manifest(compute=compute | {"trainers": trainers, "samplers": samplers})
 
 
 def head(port):

@@ -25,7 +25,13 @@ from agentrl_pipelines.local.run import run_local
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
 
-RAY = {"workers": 0, "ray": "embedded", "trainers": {"count": 2}, "samplers": {"count": 2}}
+RAY = {
+    "workers": 0,
+    "device": "auto",
+    "ray": "embedded",
+    "trainers": {"count": 2},
+    "samplers": {"count": 2},
+}
 
 STREAM_METRICS = (
     "train/staleness",

@@ -156,6 +156,7 @@ class RemoteWorld:
     def give_up(self, member: Member, session: str) -> None:
         """Close a session whose step failed, without waiting for it. The server may hold the place
         still: it does not know that an answer was lost, and may be in the step for long."""
+        member.renewals.remove(session)
         self._background.start(_close_lost(member, session))
 
     async def close(self) -> None:
@@ -234,7 +235,6 @@ class RemoteSession:
         except SessionError:
             if self._member is member:  # not closed or reset meanwhile
                 self._member = None
-                member.renewals.remove(self._id)
                 self._world.give_up(member, self._id)
             raise
         self._steps += 1

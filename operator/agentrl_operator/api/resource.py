@@ -29,6 +29,8 @@ _ANY_UID = "0" * 8
 class Stated:
     """What a manifest says, valid or not. The API server has checked the types of its fields."""
 
+    suspend: bool = False
+    """`spec.suspend`."""
     deadline_s: int | None = None
     """`spec.activeDeadlineSeconds`."""
     deletes_data: bool = False
@@ -53,8 +55,6 @@ class Resource:
     """The parsed manifest; None if it is invalid."""
     mistakes: tuple[str, ...] = ()
     """Mistakes in the manifest."""
-    suspend: bool = False
-    """`spec.suspend`, also of an invalid manifest."""
     stated: Stated = Stated()
     deleted_at: datetime | None = None
     """Time of the request to delete it; None if there is none."""
@@ -67,6 +67,11 @@ class Resource:
     def experiment(self) -> str:
         """The name of its KFP experiment."""
         return f"{self.name}-{self.uid[:8]}"
+
+    @property
+    def suspend(self) -> bool:
+        """Whether it is to be suspended, also with an invalid manifest."""
+        return self.stated.suspend
 
     @property
     def queue(self) -> str | None:
@@ -95,7 +100,6 @@ class ValidatedManifest:
     run: AgentRLRun | None
     """None if the manifest is invalid."""
     mistakes: tuple[str, ...]
-    suspend: bool
     stated: Stated = Stated()
 
 
@@ -114,7 +118,6 @@ def with_metadata(manifest: ValidatedManifest, metadata: Mapping[str, Any]) -> R
         generation=metadata.get("generation", 1),
         run=manifest.run,
         mistakes=manifest.mistakes,
-        suspend=manifest.suspend,
         stated=manifest.stated,
         deleted_at=datetime.fromisoformat(deleted) if deleted else None,
         has_finalizer=FINALIZER in metadata.get("finalizers", ()),
@@ -124,25 +127,23 @@ def with_metadata(manifest: ValidatedManifest, metadata: Mapping[str, Any]) -> R
 
 def validated_manifest(body: Mapping[str, Any], platform: Platform) -> ValidatedManifest:
     """The manifest in an object of the Kubernetes API, validated for this platform."""
-    spec = body.get("spec") or {}
-    suspend, stated = bool(spec.get("suspend", False)), _stated(spec)
+    stated = _stated(body.get("spec") or {})
     metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
     manifest = {name: body.get(name) for name in ("apiVersion", "kind", "spec")}
     try:
         run = parse(manifest | {"metadata": metadata})
     except SpecError as error:
-        mistakes = tuple(error.mistakes)
-        return ValidatedManifest(run=None, mistakes=mistakes, suspend=suspend, stated=stated)
+        return ValidatedManifest(run=None, mistakes=tuple(error.mistakes), stated=stated)
     # The operator executes no code of other packages.
     mistakes = (*option_mistakes(run, own_only=True), *_platform_mistakes(run, platform))
-    accepted = None if mistakes else run
-    return ValidatedManifest(run=accepted, mistakes=mistakes, suspend=suspend, stated=stated)
+    return ValidatedManifest(run=None if mistakes else run, mistakes=mistakes, stated=stated)
 
 
 def _stated(spec: Mapping[str, Any]) -> Stated:
     storage, environments = spec.get("storage") or {}, spec.get("environments") or ()
     compute = spec.get("compute") or {}
     return Stated(
+        suspend=bool(spec.get("suspend", False)),
         deadline_s=spec.get("activeDeadlineSeconds"),
         deletes_data=storage.get("onDelete") == "delete",
         sandboxed=any(one.get("backend") == "sandbox" for one in environments),

@@ -173,7 +173,8 @@ class ResourceParser:
             mistake = f"spec: internal error while it was validated: {caught.error!r}"
             spec = body.get("spec")
             suspend = isinstance(spec, dict) and spec.get("suspend") is True
-            return resource.ValidatedManifest(run=None, mistakes=(mistake,), suspend=suspend)
+            stated = resource.Stated(suspend=suspend)
+            return resource.ValidatedManifest(run=None, mistakes=(mistake,), stated=stated)
 
         self._validated = lru_cache(_MAX_PARSED)(validated)
 

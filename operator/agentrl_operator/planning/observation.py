@@ -13,7 +13,6 @@ from agentrl_operator.api.conditions import Kind
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.manifests import ray_cluster
 from agentrl_operator.manifests.workload import Priority, Workload
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import PodSetInfo
@@ -29,9 +28,7 @@ def may_have_workload(resource: Resource, status: Status, platform: Platform) ->
 
 def may_have_ray_cluster(resource: Resource, status: Status) -> bool:
     """Whether a RayCluster may exist for the run: its manifest wants one, or did so earlier."""
-    run = resource.run
-    wanted = ray_cluster.is_wanted(run) if run is not None else resource.stated.ray
-    return (wanted and not status.finished) or status.ray is not None
+    return (resource.stated.ray and not status.finished) or status.ray is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
 from blocking_tasks import BlockingTasks
@@ -19,7 +18,7 @@ from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Task, TaskSet
 from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
-from agentrl_envs.errors import CapacityError, SessionError, TaskError, UnreachableError, WorldError
+from agentrl_envs.errors import CapacityError, SessionError, TaskError, WorldError
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
@@ -274,63 +273,3 @@ async def test_a_reset_that_is_cancelled_leaves_no_session_on_the_server():
             with pytest.raises(asyncio.CancelledError):
                 await reset
             await world.session().reset(task)  # there is room for it
-
-
-async def test_a_session_whose_step_got_no_answer_leaves_its_place_to_others():
-    """Regression: the server kept it until it expired, five minutes later."""
-    tasks = CorridorTasks()
-    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(capacity=1))
-
-    async def without_steps(scope, receive, send):
-        if scope["type"] == "http" and scope["path"].endswith("/steps"):
-            await Response(status_code=502)(scope, receive, send)
-        else:
-            await app(scope, receive, send)
-
-    with running(without_steps) as url:
-        async with (
-            RemoteWorld.connected(url, options=HURRIED) as one,
-            RemoteWorld.connected(url, options=replace(PATIENT, capacity_s=30)) as other,
-        ):
-            session = one.session()
-            await session.reset(red_left_2())
-            with pytest.raises(UnreachableError):
-                await session.step("left")
-            await session.close()
-            assert (await other.session().reset(red_left_2())).text.endswith("left 2")
-
-
-async def test_closing_a_session_does_not_wait_for_its_step_that_got_no_answer_and_hangs():
-    tasks = BlockingTasks()
-    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(capacity=1))
-    steps = []
-
-    async def unanswered(scope, receive, send):
-        if scope["type"] != "http" or not scope["path"].endswith("/steps"):
-            await app(scope, receive, send)
-            return
-        body = await Request(scope, receive).body()
-
-        async def whole_body():
-            return {"type": "http.request", "body": body}
-
-        async def nowhere(message):
-            pass
-
-        if not steps:  # the others are repetitions
-            steps.append(asyncio.create_task(app(scope, whole_body, nowhere)))
-        await Response(status_code=502)(scope, receive, send)
-
-    with tasks.opened_on_exit(), running(unanswered) as url:
-        async with (
-            RemoteWorld.connected(url, options=HURRIED) as one,
-            RemoteWorld.connected(url, options=replace(PATIENT, capacity_s=30)) as other,
-        ):
-            session = one.session()
-            await session.reset(red_left_2())
-            with pytest.raises(UnreachableError):
-                await session.step("wait")
-            await session.close()
-            assert await asyncio.to_thread(tasks.waiting.wait, 300)
-            tasks.gate.set()
-            assert (await other.session().reset(red_left_2())).text.endswith("left 2")

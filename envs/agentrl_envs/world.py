@@ -145,7 +145,8 @@ class LocalSession:
             closed.cancel()  # this loop may be closed before the call returns
 
     def _close_after(self, last: Future[Any], threads: ThreadPool) -> Future[None]:
-        """Close the environment, in a thread, when a call has returned: the result to come."""
+        """Close the environment in a thread, once the call `last` has returned. Returns a future
+        that is done when it is closed."""
         closed: Future[None] = Future()
         closed.set_running_or_notify_cancel()  # it happens also if nobody waits for it any more
 

@@ -1,4 +1,4 @@
-"""Keeps sessions open while their agent thinks.
+"""Keeps sessions open between two requests.
 
 A reply may take longer than a server keeps a session without a call, and so may new weights for the
 engine. A long lease would be no help: the sessions of a client that was killed would hold their

@@ -61,7 +61,7 @@ class RankSource:
         call_all(self._actors, "stop_sharing")
 
     def rest(self) -> None:
-        """Give back the device memory that the ranks need while they compute or gather only."""
+        """Give back the device memory that the ranks only need while they compute or gather."""
         call_all(self._actors, "rest")
 
     def check(self) -> None:

@@ -18,14 +18,11 @@ from typing import Any
 
 from agentrl_operator.api import status as statuses
 from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.error_conditions import with_dependency_error, with_internal_error
 from agentrl_operator.api.events import transitions
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients
-from agentrl_operator.controller.error_conditions import (
-    with_dependency_error,
-    with_internal_error,
-)
 from agentrl_operator.controller.executor import Executor
 from agentrl_operator.controller.observer import Observer
 from agentrl_operator.controller.run_cache import CachedRun, Key, ResourceParser, RunCache, key_of

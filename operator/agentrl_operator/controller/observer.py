@@ -19,6 +19,7 @@ from agentrl_operator.controller.addon_reader import (
     read_ray_cluster,
     read_sandboxes,
 )
+from agentrl_operator.controller.durations import Durations
 from agentrl_operator.controller.error_guard import RunGuard
 from agentrl_operator.controller.fleet_reader import FleetReader
 from agentrl_operator.controller.kueue_reader import KueueObservation, KueueReader
@@ -49,15 +50,12 @@ class Observer:
         self._kueue = KueueReader(clients.cluster.kueue, platform, clock)
         self._health = WorkflowHealth(clients.cluster, clock)
         self._fleet = FleetReader(clients.cluster.fleet, clock)
-        self._deleting_since: dict[str, float] = {}
-        self._ray_blocked_since: dict[str, float] = {}
+        self._deleting, self._ray_blocked = Durations(clock), Durations(clock)
 
     def forget(self, uid: str) -> None:
         """Drop what is kept of a run that was deleted."""
-        self._health.forget(uid)
-        self._fleet.forget(uid)
-        self._deleting_since.pop(uid, None)
-        self._ray_blocked_since.pop(uid, None)
+        for kept in (self._health, self._fleet, self._deleting, self._ray_blocked):
+            kept.forget(uid)
 
     async def observe(self, resource: Resource, status: Status) -> Observation:
         """The observation of a run. A value is `Unknown` if KFP or the store did not answer. Of a
@@ -84,6 +82,7 @@ class Observer:
         sandboxes = await read(read_sandboxes(cluster, resource), Sandboxes(unread=True))
         unread = Unknown(message="Kubernetes does not show the Ray cluster")
         ray = await read(read_ray_cluster(cluster, resource, status), unread)
+        blocked = isinstance(ray, RayCluster) and ray.blocked
         observation = Observation(
             attempt=status.attempt,
             deleting_s=self._deleting_s(resource),
@@ -94,7 +93,7 @@ class Observer:
             nodes=kueue.nodes,
             priority=kueue.priority,
             ray_cluster=ray,
-            ray_blocked_s=self._ray_blocked_s(resource, ray),
+            ray_blocked_s=self._ray_blocked.update(resource.uid, observed=blocked),
         )
         if status.finished:
             return observation
@@ -217,20 +216,8 @@ class Observer:
 
     def _deleting_s(self, resource: Resource) -> float:
         """Seconds since the deletion of the run was first observed; 0 if it is not deleted."""
-        if resource.deleted_at is None:
-            return 0.0
-        now = self._clock()
-        return now - self._deleting_since.setdefault(resource.uid, now)
-
-    def _ray_blocked_s(
-        self, resource: Resource, cluster: RayCluster | Unknown | None
-    ) -> float | None:
-        """Seconds since a pod of this Ray cluster was first observed to be unable to start."""
-        if not (isinstance(cluster, RayCluster) and cluster.blocked):
-            self._ray_blocked_since.pop(resource.uid, None)
-            return None
-        now = self._clock()
-        return now - self._ray_blocked_since.setdefault(resource.uid, now)
+        deleted = resource.deleted_at is not None
+        return self._deleting.update(resource.uid, observed=deleted) or 0.0
 
     async def _newest_attempt(
         self, resource: Resource, status: Status

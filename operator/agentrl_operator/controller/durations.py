@@ -1,0 +1,28 @@
+"""For how long something has been observed of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Durations:
+    """One thing that is observed of runs at each reconciliation, and since when. An operator that
+    starts again begins to count anew."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` returns seconds."""
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def update(self, uid: str, *, observed: bool) -> float | None:
+        """Note whether it is observed of the run with this uid now. Returns the seconds since it
+        was first observed without an interruption; None if it is not observed."""
+        if not observed:
+            self._since.pop(uid, None)
+            return None
+        now = self._clock()
+        return now - self._since.setdefault(uid, now)
+
+    def forget(self, uid: str) -> None:
+        """Drop what is kept of a run."""
+        self._since.pop(uid, None)

@@ -17,6 +17,9 @@ POD_SECURITY: Manifest = {
     "runAsUser": USER,
     "runAsGroup": USER,
     "fsGroup": USER,
+    # Otherwise the owner of each file of a claim is set whenever a pod starts: minutes, if there
+    # are many.
+    "fsGroupChangePolicy": "OnRootMismatch",
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 """The `securityContext` of a pod."""

@@ -128,7 +128,9 @@ def test_temporary_files_are_on_a_volume_of_the_storage_class_that_goes_with_the
     (files,) = pod["volumes"]
     assert files == {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
     assert "ephemeral-storage" not in pod["containers"][0]["resources"]["requests"]
-    assert pod["securityContext"]["fsGroup"]  # by which the user of the pod may write to it
+    security = pod["securityContext"]
+    assert security["fsGroup"]  # by which the user of the pod may write to it
+    assert security["fsGroupChangePolicy"] == "OnRootMismatch"
     head = cluster["spec"]["headGroupSpec"]["template"]["spec"]
     assert head["volumes"] == [{"name": "tmp", "emptyDir": {}}]
 

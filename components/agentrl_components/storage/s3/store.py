@@ -32,22 +32,19 @@ _EXISTS = {"PreconditionFailed"}
 _ABSENT = {"NoSuchKey", "NoSuchObject"}
 _TRANSIENT = {
     "ConditionalRequestConflict",
-    "InternalError",
     "NoSuchUpload",  # the object was created, and the answer got lost; or the upload was cleared
     "OperationAborted",
     "RequestTimeout",
-    "ServiceUnavailable",
-    "SlowDown",
-    "SlowDownRead",
-    "SlowDownWrite",
-    "XMinioServerNotInitialized",
 }
-"""S3 error codes of failures that a retry may resolve."""
+"""S3 error codes of failures that a retry may resolve, although their HTTP status does not say
+so."""
+_TRANSIENT_STATUS = (408, 429, 500, *range(502, 600))
+"""HTTP statuses of failures that a retry may resolve. Services give them codes of their own."""
 _PART_RETRIES = urllib3.Retry(
     total=8,
     backoff_factor=0.5,
     backoff_max=30.0,
-    status_forcelist=(500, 502, 503, 504),
+    status_forcelist=_TRANSIENT_STATUS,
     allowed_methods=("PUT",),
     raise_on_status=False,  # the client reads the last answer
 )
@@ -109,10 +106,7 @@ class S3Store:
         self._put(key, lambda: path.open("rb"), path.stat().st_size)
 
     def replace(self, key: str, data: bytes) -> None:
-        name = self._name(key)
-        self._request(
-            key, lambda: self._client.put_object(self._bucket, name, BytesIO(data), len(data))
-        )
+        self._request(key, lambda: self._send(self._client, key, BytesIO(data), len(data)))
 
     def get(self, key: str) -> bytes:
         return self._request(key, lambda: b"".join(self._chunks(key)))
@@ -148,14 +142,10 @@ class S3Store:
         return self._prefix + valid_key(key)
 
     def _put(self, key: str, source: Callable[[], BinaryIO], length: int) -> None:
-        name = self._name(key)
-
         def send() -> bool:
             with source() as file:
                 try:
-                    self._put_once.put_object(
-                        self._bucket, name, file, length, part_size=_PART_SIZE
-                    )
+                    self._send(self._put_once, key, file, length)
                 except S3Error as error:
                     if error.code in _EXISTS:
                         return False
@@ -169,6 +159,15 @@ class S3Store:
             if same:
                 return
             # another process deleted the key in the meantime
+
+    def _send(self, client: Minio, key: str, file: BinaryIO, length: int) -> None:
+        """Upload an object, in parts if it is large. Raises `ServerError` if the parts were not
+        joined: a service may begin its answer with status 200 and find that out later. The client
+        does not look at the error in that answer."""
+        name = self._name(key)
+        sent = client.put_object(self._bucket, name, file, length, part_size=_PART_SIZE)
+        if length > _PART_SIZE and sent.etag is None:
+            raise ServerError("the service did not join the parts of the upload", 500)
 
     def _size(self, key: str) -> int | None:
         name = self._name(key)
@@ -243,7 +242,7 @@ class _PutOncePool(EnvironmentPool):
 
 def _is_transient(error: BaseException) -> bool:
     if isinstance(error, S3Error):
-        return error.code in _TRANSIENT
+        return error.code in _TRANSIENT or error.response.status in _TRANSIENT_STATUS
     return isinstance(
         error, ServerError | InvalidResponseError | urllib3.exceptions.HTTPError | ConnectionError
     )

@@ -12,7 +12,7 @@ from http_server import serving
 from minio.credentials import StaticProvider
 from minio_service import SECRET_KEY, client, free_port, store_in
 
-from agentrl_components.errors import StoreError
+from agentrl_components.errors import AbsentError, StoreError
 from agentrl_components.storage.s3.store import S3Store
 
 
@@ -24,24 +24,49 @@ def test_an_unreachable_service_is_an_error_after_the_deadline() -> None:
 
 
 class UnavailableTwice(BaseHTTPRequestHandler):
-    """Responds with 503 twice, then with 404 like an S3 service without the object."""
+    """An S3 service without objects that answers the first two requests with an error. The path of
+    a request contains the status and the code."""
 
     requests = 0
 
     def do_HEAD(self) -> None:
         UnavailableTwice.requests += 1
-        self.send_response(503 if UnavailableTwice.requests <= 2 else 404)
+        status = int(urlsplit(self.path).path.split("/")[-2])
+        self.send_response(status if UnavailableTwice.requests <= 2 else 404)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+    def do_GET(self) -> None:
+        UnavailableTwice.requests += 1
+        *_, status, code = urlsplit(self.path).path.split("/")
+        status, code = (status, code) if UnavailableTwice.requests <= 2 else ("404", "NoSuchKey")
+        body = f"<Error><Code>{code}</Code><Message>m</Message></Error>".encode()
+        self.send_response(int(status))
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         del format, args
 
 
-def test_a_503_response_is_retried() -> None:
+@pytest.mark.parametrize(
+    "error",
+    ["503/SlowDown", "503/XMinioWriteQuorum", "429/TooManyRequests", "500/Unknown", "408/Timeout"],
+)
+def test_errors_of_a_busy_service_are_retried(error: str) -> None:
+    UnavailableTwice.requests = 0
+    with serving(UnavailableTwice) as url, pytest.raises(AbsentError):
+        store_in(url).get(error)
+    assert UnavailableTwice.requests == 3
+
+
+def test_a_503_response_without_a_body_is_retried() -> None:
+    UnavailableTwice.requests = 0
     with serving(UnavailableTwice) as url:
-        assert not store_in(url).exists("a")
-        assert UnavailableTwice.requests == 3
+        assert not store_in(url).exists("503/a")
+    assert UnavailableTwice.requests == 3
 
 
 class BusyOnce(BaseHTTPRequestHandler):
@@ -87,6 +112,40 @@ def test_a_part_of_an_upload_is_repeated_alone(tmp_path: Path) -> None:
     with serving(BusyOnce) as url:
         store_in(url).put_file("large", tmp_path / "large")
         assert sorted(BusyOnce.parts) == [1, 2, 2]
+
+
+class FailsToJoin(BusyOnce):
+    """An S3 service that takes all parts and then, in an answer with status 200, says that it could
+    not join them."""
+
+    parts: ClassVar[list[int]] = [2]  # so that no part has to wait
+    failures = 0
+    """How often it still fails."""
+
+    def do_POST(self) -> None:
+        joins = "uploadId" in parse_qs(urlsplit(self.path).query)
+        if not joins or not FailsToJoin.failures:
+            super().do_POST()
+            return
+        FailsToJoin.failures -= 1
+        self.read_body()
+        self.answer(200, b"<Error><Code>InternalError</Code><Message>later</Message></Error>")
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_an_upload_whose_parts_were_not_joined_is_repeated(replaces: bool) -> None:
+    data = bytes((64 << 20) + 1)
+    FailsToJoin.failures = 1
+    with serving(FailsToJoin) as url:
+        store = store_in(url)
+        (store.replace if replaces else store.put)("large", data)
+    assert FailsToJoin.failures == 0
+
+
+def test_an_upload_whose_parts_are_never_joined_is_an_error() -> None:
+    FailsToJoin.failures = 100
+    with serving(FailsToJoin) as url, pytest.raises(StoreError, match="did not join the parts"):
+        store_in(url, deadline_s=0.0).put("large", bytes((64 << 20) + 1))
 
 
 def test_a_transfer_that_took_longer_than_the_deadline_is_tried_again() -> None:

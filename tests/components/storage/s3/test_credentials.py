@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import minio_service
 import pytest
+import tenacity
+import urllib3
 from http_server import serving
 from identity_provider import AUDIENCE, ROLE, IdentityProvider, running_provider
 from minio.credentials import Provider
@@ -242,7 +244,27 @@ def trusting_minio(
         }
         folder = tmp_path_factory.mktemp("minio")
         with minio_service.running_server(program, folder, options) as endpoint:
+            wait_until_trusting(endpoint, provider)
             yield endpoint, provider
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(AssertionError),
+    wait=tenacity.wait_fixed(0.2),
+    stop=tenacity.stop_after_delay(120),
+    reraise=True,
+)
+def wait_until_trusting(endpoint: str, provider: IdentityProvider) -> None:
+    """Wait until MinIO knows the provider. It is ready before, and then refuses its tokens."""
+    fields = {
+        "Action": "AssumeRoleWithWebIdentity",
+        "Version": "2011-06-15",
+        "RoleArn": ROLE,
+        "WebIdentityToken": provider.token(AUDIENCE),
+    }
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = urllib3.request("POST", endpoint, body=urlencode(fields), headers=kind)
+    assert answer.status == 200, answer.data
 
 
 @pytest.fixture

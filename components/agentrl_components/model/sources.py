@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import torch
 from safetensors.torch import save
@@ -46,11 +47,12 @@ def fetch_model(
     if scheme == "tiny":
         return make_tiny(model, vocabulary, seed, folder)
     if scheme == "file":
-        if not (Path(rest) / "config.json").is_file():
+        given = Path(unquote(rest))
+        if not (given / "config.json").is_file():
             raise ModelError(
                 f"{model.source}: no config.json there; use a folder saved by transformers"
             )
-        return Path(rest)
+        return given
     if scheme == "hf":
         return download_from_hub(model, rest)
     if scheme == "s3":

@@ -6,8 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
 from agentrl_components.errors import Stopped
@@ -16,6 +14,7 @@ from agentrl_components.run import saved_state
 from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import ProgressView, TimeLeft
 from agentrl_components.run.saved_state import TrainingState
+from agentrl_components.run.spool import spool_in
 from agentrl_components.run.worker_group import WorkerGroup
 from agentrl_components.schedule.record import Decision, IterationRecord
 from agentrl_components.schedule.staleness import PlayWindow, play_window
@@ -165,7 +164,7 @@ class RunContext(HeldOpen):
         if self.newest_checkpoint == len(self.history):
             return
         with self.timed("checkpoint"):
-            with self._spool() as spool:
+            with spool_in(self.scratch) as spool:
                 folder = self.workers.folder
                 saved_state.save(self.store, folder, self.learner, self.training, spool)
             best = self._note_checkpoint()
@@ -173,14 +172,14 @@ class RunContext(HeldOpen):
 
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
-        with self._spool() as spool:
+        with spool_in(self.scratch) as spool:
             found = saved_state.resume(self.store, self.learner, self.view.note, spool)
         if found is None:
             return
         self.training = found
         if self.spec.warm_start is not None and self.learner.has_reference:
             # The reference policy is the one that the warm start ended with.
-            with self._spool() as spool:
+            with spool_in(self.scratch) as spool:
                 saved_state.restore_reference(self.store, self.learner, 0, spool)
         self._note_checkpoint()
         self.resumed = True
@@ -190,19 +189,12 @@ class RunContext(HeldOpen):
     def roll_back(self, iteration: int) -> None:
         """Restore the weights and the optimizer of the checkpoint after `iteration`, and nothing
         else of it: the schedule continues, and random streams are new."""
-        with self._spool() as spool:
+        with spool_in(self.scratch) as spool:
             saved_state.restore(self.store, self.learner, iteration + 1, spool)
         # An engine that has loaded the discarded weights must not take them for the restored ones.
         self.training.version += 1
         self.training.rolled_back.append(self.history[-1].phase)
         self.training.after_rollback = True
-
-    @contextlib.contextmanager
-    def _spool(self) -> Iterator[Path]:
-        """A temporary folder for the files of a checkpoint, so that they need not fit into
-        memory."""
-        with TemporaryDirectory(dir=self.scratch, prefix="checkpoint-") as folder:
-            yield Path(folder)
 
     def _note_checkpoint(self) -> int:
         """Record that a checkpoint covers the whole history. Returns the best checkpoint."""

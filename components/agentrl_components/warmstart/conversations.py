@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
@@ -58,7 +58,8 @@ def given_conversations(spec: RunSpec) -> list[Conversation]:
         return []
     found: list[Conversation] = []
     mistakes: list[str] = []
-    for number, line in enumerate(_text(url, spec.storage).splitlines(), 1):
+    # `splitlines` would also split at characters that JSON allows in texts, such as U+2028.
+    for number, line in enumerate(_text(url, spec.storage).split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -106,7 +107,7 @@ def _text(url: str, storage: Storage) -> str:
     parts = urlsplit(url)
     try:
         if parts.scheme == "file":
-            return Path(parts.path).read_text()
+            return Path(unquote(parts.path)).read_text("utf-8")
         folder, _, name = parts.path.strip("/").rpartition("/")
         address = f"s3://{parts.netloc}/{folder}"
         return open_store(storage.model_copy(update={"url": address}), Path()).get(name).decode()

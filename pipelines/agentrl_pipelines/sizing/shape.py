@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
 from agentrl_components.errors import ModelError
 from agentrl_components.model.architecture import Architecture
@@ -28,7 +29,7 @@ def shape_of(model: Model, config: Path | None = None) -> Architecture:
         return tiny_shape(model.tiny, TINY_VOCABULARY)
     if scheme == "file":
         other = ", or give a folder that has it with --config"
-        folder = _with_config(Path(rest), "spec.model.source", other)
+        folder = _with_config(Path(unquote(rest)), "spec.model.source", other)
         return read_shape(folder, model.implementation)
     if scheme == "hf":
         return read_shape(_download(model, rest), model.implementation)

@@ -86,3 +86,12 @@ def test_without_a_service_of_the_run_the_environment_names_it(
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         assert (fetch_model(MODEL, (), 0, tmp_path) / "config.json").is_file()
     assert Bucket.keys == {"other"}
+
+
+def test_the_address_of_a_folder_may_be_encoded(tmp_path: Path) -> None:
+    folder = tmp_path / "a model"
+    folder.mkdir()
+    (folder / "config.json").touch()
+    for name in ("a model", "a%20model"):
+        model = Model(source=f"file://{tmp_path}/{name}")
+        assert fetch_model(model, (), 0, tmp_path / "unused") == folder

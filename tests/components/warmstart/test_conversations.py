@@ -112,6 +112,23 @@ def test_every_invalid_line_is_named(tmp_path):
     assert "a message of user is 3, which is no text; for the format see docs" in mistakes[5]
 
 
+def test_characters_that_end_a_line_in_other_formats_are_part_of_a_text(tmp_path):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    written = [
+        {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "push"}]}
+        for text in ("door\u2028left", "door\u0085", "door\u2029")
+    ]
+    lines = "\n".join(json.dumps(one, ensure_ascii=False) for one in written)
+    (folder / "all.jsonl").write_text(lines, encoding="utf-8")
+    found = given(f"{tmp_path}/a%20folder/all.jsonl")
+    assert [(one.line, one.turns[0][0]) for one in found] == [
+        (1, "door\u2028left"),
+        (2, "door\u0085"),
+        (3, "door\u2029"),
+    ]
+
+
 def test_every_conversation_that_does_not_fit_is_named(tmp_path):
     long = {
         "messages": [

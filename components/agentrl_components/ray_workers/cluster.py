@@ -83,11 +83,9 @@ def own_cluster() -> str:
 
 def _start(reserved: Reservations, connected: ExitStack) -> None:
     """Start Ray on this machine."""
-    import ray
-
     # Actors share the machine's cores as worker processes do: trainers and samplers alternate.
     embedded = EmbeddedRay(int(-(-reserved.cpus // 1)), OBJECT_STORE_BYTES)
-    connected.callback(ray.shutdown)
+    connected.callback(embedded.close)
     connected.enter_context(checking(Liveness(embedded.address, embedded).check))
 
 

@@ -36,11 +36,15 @@ actor = ray.remote(Where).options(**reserved(2).trainer.options()).remote()
 print(len([one for one in ray.nodes() if one["Alive"]]), ray.get(actor.node.remote()) == node)
 """
 EMBEDDED = """
+import psutil
 from ray_bench import reserved
 from agentrl_components.ray_workers.cluster import connect
 from agentrl_pipelines.cli.errors import exit_on_error
-with exit_on_error():
-    connect("embedded", reserved())
+try:
+    with exit_on_error():
+        connect("embedded", reserved())
+finally:
+    print([process.name() for process in psutil.Process().children()])
 """
 REACHED = """
 import os, subprocess, sys, psutil
@@ -156,6 +160,7 @@ def test_an_embedded_ray_that_does_not_come_up_is_told_by_the_field():
     assert "error: spec.compute.ray: embedded: Ray did not start on this machine" in ended.stderr
     assert "RAY_raylet_start_wait_time_s" in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert ended.stdout == "[]\n"  # processes that are left
 
 
 def test_a_cluster_of_its_own_exists_on_kubernetes_only():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from subprocess import TimeoutExpired
+from traceback import walk_tb
+from typing import Any
 
 from tenacity import RetryError, Retrying, stop_after_attempt
 
@@ -32,6 +35,8 @@ and Windows. On Linux they bind all interfaces."""
 FOLDER = "ray"
 """The name that Ray gives its folder among the temporary files."""
 NEEDED = {"raylet", "gcs_server"}
+END_S = 30.0
+"""How long a process that was killed may take to end."""
 
 
 def set_waits() -> None:
@@ -56,7 +61,7 @@ def restrict_access() -> None:
 
 
 class EmbeddedRay:
-    """Ray on this machine, without what only a cluster needs, until `ray.shutdown`."""
+    """Ray on this machine, without what only a cluster needs. Close it after use."""
 
     def __init__(self, cpus: int, object_store_bytes: int) -> None:
         """Start it, and connect this process. `object_store_bytes` is the size of the shared memory
@@ -66,13 +71,11 @@ class EmbeddedRay:
             RunError: its processes do not come up.
         """
         restrict_access()
-        import ray
-
         os.environ.setdefault(HEAD_WAIT, str(START_S))
         os.environ.setdefault(NICENESS, "0")
         try:
             started = Retrying(stop=stop_after_attempt(STARTS))(
-                ray.init,
+                _start,
                 address="local",
                 num_cpus=cpus,
                 include_dashboard=False,
@@ -93,6 +96,18 @@ class EmbeddedRay:
             ) from cause
         self.address: str = started.address_info["gcs_address"]
 
+    def close(self) -> None:
+        """Disconnect this process, and end Ray's processes."""
+        import ray
+        from ray._private.worker import _global_node
+
+        kinds = {} if _global_node is None else _global_node.all_processes
+        processes = [one.process for of_kind in kinds.values() for one in of_kind]
+        ray.shutdown()  # waits one second for each process that it kills
+        for process in processes:
+            with suppress(TimeoutExpired):  # it is in a system call that cannot be interrupted
+                process.wait(END_S)
+
     @property
     def ended(self) -> bool:
         """Whether the raylet or the head has ended."""
@@ -101,3 +116,19 @@ class EmbeddedRay:
         return _global_node is not None and any(
             kind in NEEDED for kind, _ in _global_node.dead_processes()
         )
+
+
+def _start(**options: Any) -> Any:
+    """As `ray.init`. If it fails, the processes that it has started are ended: Ray leaves them."""
+    import ray
+    from ray._private.node import Node
+
+    try:
+        return ray.init(**options)
+    except Exception as error:
+        for frame, _ in walk_tb(error.__traceback__):
+            node = frame.f_locals.get("self")
+            if isinstance(node, Node):
+                node.kill_all_processes(check_alive=False, wait=True)
+        ray.shutdown()  # of a node that came up, and to which the connection failed
+        raise

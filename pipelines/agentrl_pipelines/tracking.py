@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from agentrl_components.schedule.history import best_checkpoint
+from agentrl_components.evaluation.best_checkpoint import best_number
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun, RunSpec
 from agentrl_components.storage import checkpoint, keys
@@ -41,7 +41,6 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
 
 def best_model(store: Store, spec: RunSpec, history: Sequence[IterationRecord], root: Path) -> Path:
     """Fetch the model of the best checkpoint into `root/model`, and return that folder."""
-    best = best_checkpoint(history, spec.horizon.window)
     folder = root / "model"
-    checkpoint.fetch(store, best.iteration + 1 if best is not None else 0, folder)
+    checkpoint.fetch(store, best_number(store, history, spec.horizon.window), folder)
     return folder

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from agentrl_components.evaluation.best_checkpoint import best_number
 from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.read import read
@@ -27,7 +28,6 @@ from agentrl_components.reporting.schema import (
     Report,
 )
 from agentrl_components.reporting.transcript import Replay
-from agentrl_components.schedule.history import best_checkpoint
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.schedule.turn_limits import all_turn_limits, turn_limits
 from agentrl_components.spec import AgentRLRun, RunSpec, dump
@@ -75,7 +75,7 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
         by_environment=_by_environment(tuple(each.name for each in spec.environments), steps),
         wall_seconds=records.state.wall_seconds,
         alarms=_alarms(steps),
-        checkpoints=_checkpoints(store, steps, found, spec.horizon.window),
+        checkpoints=_checkpoints(store, steps, spec.horizon.window),
         mlflow=_mlflow(run, records.tracked, root),
         training=steps,
         evaluations=_intermediate(found),
@@ -176,33 +176,16 @@ def _alarms(steps: Iterable[IterationRecord]) -> tuple[AlarmSummary, ...]:
 
 
 def _checkpoints(
-    store: Store, steps: Sequence[IterationRecord], found: Mapping[str, HeldoutResult], window: int
+    store: Store, steps: Sequence[IterationRecord], window: int
 ) -> tuple[CheckpointSummary, ...]:
     available = checkpoint.complete(store)
-    records = []
-    for step in steps:
-        done = step.iteration + 1
-        name = "after" if step is steps[-1] and "after" in found else keys.evaluation_after(done)
-        heldout = found.get(name)
-        records.append(
-            step.model_copy(
-                update={
-                    "heldout": heldout.success if heldout else None,
-                    "heldout_score": heldout.graded_score if heldout else None,
-                    "checkpointed": done in available,
-                }
-            )
-        )
-    best = best_checkpoint(records, window)
-    best_number = (
-        available[-1] if best is None and available else best.iteration + 1 if best else -1
-    )
+    best = best_number(store, steps, window)
     return tuple(
         CheckpointSummary(
             iteration=number,
             key=keys.checkpoint(number),
             url=f"{store.url.rstrip('/')}/{keys.checkpoint(number)}",
-            best=number == best_number,
+            best=number == best,
             last=number == available[-1],
         )
         for number in available

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Self
 
 from agentrl_components.errors import Stopped
+from agentrl_components.evaluation.best_checkpoint import best_number
 from agentrl_components.rollout.tasks import DrawnTask, TaskPrefetcher, drawn_patiently
 from agentrl_components.run import saved_state
 from agentrl_components.run.journal import Journal
@@ -167,7 +168,8 @@ class RunContext(HeldOpen):
             with spool_in(self.scratch) as spool:
                 folder = self.workers.folder
                 saved_state.save(self.store, folder, self.learner, self.training, spool)
-            best = self._note_checkpoint()
+            self._note_checkpoint()
+            best = self.note_best()
             saved_state.prune(self.store, self.spec, self.history, best)
 
     def resume(self) -> None:
@@ -184,6 +186,7 @@ class RunContext(HeldOpen):
         self._note_checkpoint()
         self.resumed = True
         self.journal.truncate(len(self.history))
+        self.note_best()  # after evaluations of weights that are gone were deleted
         self.view.note(f"resumed after iteration {len(self.history)} from {self.store.url}")
 
     def roll_back(self, iteration: int) -> None:
@@ -196,11 +199,14 @@ class RunContext(HeldOpen):
         self.training.rolled_back.append(self.history[-1].phase)
         self.training.after_rollback = True
 
-    def _note_checkpoint(self) -> int:
-        """Record that a checkpoint covers the whole history. Returns the best checkpoint."""
-        best = saved_state.best_number(self.spec, self.history)
+    def note_best(self) -> int:
+        """Make the best checkpoint part of the journal's state, and return its number."""
+        best = best_number(self.store, self.history, self.spec.horizon.window)
+        self.journal.set_best(best)
+        return best
+
+    def _note_checkpoint(self) -> None:
+        """Note that a checkpoint covers the whole history."""
         self.newest_checkpoint = len(self.history)
         resumable = checkpoint.complete(self.store)[-self.spec.update.keep_last :]
         self.oldest_needed = min(self.newest_checkpoint, *resumable)
-        self.journal.set_best(best)
-        return best

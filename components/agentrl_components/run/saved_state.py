@@ -120,17 +120,15 @@ def _load(learner: Learner, found: Checkpoint, *, reference: bool = False) -> No
 
 def prune(store: Store, spec: RunSpec, history: list[IterationRecord], best: int) -> None:
     """Delete the checkpoints that are not needed: kept are the newest `update.keepLast`, the best
-    one, checkpoint 0 and the last of each phase."""
+    one, the one that a rollback would restore, checkpoint 0 and the last of each phase."""
     phase_ends = {
         record.iteration + 1 for record, after in pairwise(history) if record.phase != after.phase
     }
-    checkpoint.prune(store, spec.update.keep_last, {0, *phase_ends, best})
-
-
-def best_number(spec: RunSpec, history: list[IterationRecord]) -> int:
-    """The number of the best checkpoint; 0 if none was made in training."""
-    best = best_checkpoint(history, spec.horizon.window)
-    return best.iteration + 1 if best is not None else 0
+    keep = {0, *phase_ends, best}
+    restorable = best_checkpoint(history, spec.horizon.window)
+    if restorable is not None:
+        keep.add(restorable.iteration + 1)
+    checkpoint.prune(store, spec.update.keep_last, keep)
 
 
 def _model_files(folder: Path) -> Files:

@@ -35,10 +35,11 @@ def best_checkpoint(history: Sequence[IterationRecord], window: int) -> Iteratio
     """The checkpoint to roll back to: best held-out success, else best mean training success.
 
     Held-out and training success are never compared with each other: if any checkpoint was
-    evaluated, only evaluated ones are candidates. The training mean is over the last `window`
-    records up to the checkpoint. Of candidates with equal success the one with the higher mean
-    score wins, and of equal ones the later. A checkpoint that was beaten once stays beaten, so
-    only the best has to be kept. None: there is no checkpoint."""
+    evaluated, only evaluated ones are candidates. Evaluations of `evaluation.every` count, those
+    at the end of a phase are not in the history (`evaluation.best_checkpoint` adds them). The
+    training mean is over the last `window` records up to the checkpoint. Of candidates with equal
+    success the one with the higher mean score wins, and of equal ones the later. A checkpoint that
+    was beaten once stays beaten, so only the best has to be kept. None: there is no checkpoint."""
     saved = [index for index, record in enumerate(history) if record.checkpointed]
     ranked = [
         (success, success if (score := history[index].heldout_score) is None else score, index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentrl_components.evaluation.best_checkpoint import name_at_phase_end
 from agentrl_components.evaluation.heldout import RANDOM, heldout_evaluation
 from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.rollout.metrics import completed
@@ -63,10 +64,11 @@ def _noted(context: RunContext, result: HeldoutResult) -> HeldoutResult:
 
 
 def evaluate_phase(context: RunContext, decision: Decision) -> HeldoutResult:
-    """Evaluate the policy at the end of a phase; `decision` is the decision that ended it."""
-    if decision.action == "finish":
-        return evaluate(context, keys.AFTER)
-    return evaluate(context, keys.evaluation_after(len(context.history)))
+    """Evaluate the policy at the end of a phase; `decision` is the decision that ended it. Its
+    checkpoint may be the best one from then on."""
+    result = evaluate(context, name_at_phase_end(decision, len(context.history)))
+    context.note_best()
+    return result
 
 
 def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecord:

@@ -98,9 +98,10 @@ def put_iteration(
         "max_turns": max_turns,
         "version": iteration + 1,
         "metrics": {"train/success": success, "train/turns": 2.0, "update/loss": 0.1},
+        "checkpointed": iteration % 2 == 1,
         "decision": {
             "action": action,
-            "phase": phase,
+            "phase": phase + (action == "advance"),
             "max_turns": max_turns,
             "reason": reason,
             "alarms": [alarm(signal) for signal in alarms],

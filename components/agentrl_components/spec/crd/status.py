@@ -67,7 +67,8 @@ STATUS: dict[str, Any] = {
             64,
         ),
         "bestCheckpoint": _text(
-            "Address of the checkpoint with the highest success on held-out tasks."
+            "Address of the checkpoint with the highest success on held-out tasks; before the "
+            "first evaluation in training, with the highest success in training."
         ),
         "kfpRun": _text("ID of the KFP run of the current phase.", 64),
         "kfpUrl": _text("URL of the KFP run in the Kubeflow UI.", 2048),

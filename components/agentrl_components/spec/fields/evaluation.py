@@ -23,8 +23,8 @@ class Evaluation(SpecModel):
     """Turn limit of an episode. None: `maxTurns` of the last phase."""
     every: int = Field(default=0, ge=0, le=1000000)
     """Also evaluate after every this many iterations. 0: only before training and at the end of
-    each phase. If checkpoints were evaluated, the best one is chosen among those only, so give a
-    multiple of `update.checkpointEvery`."""
+    each phase. If checkpoints were evaluated, those at the end of a phase included, the best one is
+    chosen among those only, so give a multiple of `update.checkpointEvery`."""
     turn_sweep: tuple[Annotated[int, Field(ge=1, le=10000)], ...] = Field(default=(), max_length=16)
     """Further turn limits to report success at (test-time scaling). Strictly increasing, at most
     ten times the longest phase's `maxTurns`."""

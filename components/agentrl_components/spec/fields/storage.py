@@ -61,5 +61,5 @@ class Tracking(SpecModel):
     episodes_every: int = Field(default=10, ge=1, le=100000)
     """Iterations between logged episodes."""
     register_as: str | None = Field(default=None, min_length=1, max_length=200, pattern=MODEL_NAME)
-    """Registered model name for the final model, such as `team-agent`: without `/`, `:`, `%`,
+    """Registered model name for the best checkpoint, such as `team-agent`: without `/`, `:`, `%`,
     backslashes and quotes. None: the model is not registered."""

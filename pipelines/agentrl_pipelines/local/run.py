@@ -7,11 +7,18 @@ cluster.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from agentrl_components.errors import CollapseError, Stopped, TrackerError, WorkersLostError
+from agentrl_components.errors import (
+    CollapseError,
+    RunError,
+    Stopped,
+    StoreError,
+    TrackerError,
+    WorkersLostError,
+)
 from agentrl_components.reporting import build
 from agentrl_components.reporting.build import Report
 from agentrl_components.reporting.description import (
@@ -20,6 +27,7 @@ from agentrl_components.reporting.description import (
     run_description,
 )
 from agentrl_components.run.context import RunContext
+from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import ProgressView
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import AgentRLRun
@@ -32,6 +40,7 @@ from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore, open_store
 from agentrl_components.tracking.tracker import Tracker
+from agentrl_envs.errors import WorldError
 from agentrl_pipelines.local.root_lock import lock_root
 from agentrl_pipelines.local.run_folder import store_errors
 from agentrl_pipelines.local.signals import handle_signals
@@ -86,23 +95,46 @@ def _run_until_done(
 ) -> Report:
     """Run all stages. If processes that hold the model die, open new ones and resume from the last
     checkpoint, unless the run is to stop. Raises `WorkersLostError` if they die `LIVES` times
-    without progress in between."""
+    without progress in between. An error that ends the run is part of its state."""
     lost, reached = 0, -1
+    begun = False  # until then the state is that of an earlier process
     while True:
         context = open_context()
         try:
             with context:
+                begun = True
                 return run_stages(context, root)
         except WorkersLostError as error:
             _stop_after(error, context)
             lost = 1 if len(context.history) > reached else lost + 1
             reached = max(reached, len(context.history))
             if lost == LIVES:
-                raise WorkersLostError(
+                given_up = WorkersLostError(
                     f"{error}; no iteration was finished between {LIVES} such losses; "
                     "run the same command again: the run goes on from its last checkpoint"
-                ) from error
+                )
+                if begun:
+                    _write_end(context.journal, given_up)
+                raise given_up from error
             view.note(f"{error}; the run resumes from its last checkpoint")
+        except BaseException as error:
+            if begun:
+                _write_end(context.journal, error)
+            raise
+
+
+def _write_end(journal: Journal, error: BaseException) -> None:
+    """Write to the state that `error` ended the run, unless it says already how the run ended."""
+    if journal.current.status != "running":
+        return
+    reason = type(error).__name__
+    with suppress(StoreError):  # the store may be what failed
+        if not isinstance(error, Exception):
+            journal.write_state("stopped", "interrupted")  # at once, by a second signal
+        elif isinstance(error, RunError | WorldError):
+            journal.write_state("failed", str(error), reason=reason)
+        else:
+            journal.write_state("failed", f"{reason}: {error}", reason=reason)
 
 
 def _stop_after(loss: WorkersLostError, context: RunContext) -> None:

@@ -7,6 +7,7 @@ from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.records import read_state
+from agentrl_envs.errors import WorldError
 from agentrl_pipelines.local.run import _run_until_done
 
 
@@ -26,6 +27,27 @@ class DyingContext:
 
     def __exit__(self, *error):
         raise AssertionError("it was never opened")
+
+
+class DyingStages(DyingContext):
+    """A run that was opened, and whose stages end with `error`."""
+
+    def __init__(self, journal, error):
+        super().__init__(0, journal)
+        self.error = error
+
+    def check_stop(self):
+        pass
+
+    def __enter__(self):
+        self.journal.write_state("running", "the environments are ready")
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def stage(self, name):
+        raise self.error
 
 
 def run_until_given_up(tmp_path, *iterations):
@@ -60,3 +82,21 @@ def test_a_run_that_is_to_stop_does_not_start_its_processes_again(tmp_path):
 def test_a_finished_iteration_begins_the_count_anew(tmp_path):
     view, _ = run_until_given_up(tmp_path, 4, 4, 5, 5, 6, 6, 6)
     assert len(view.notes) == 6
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason", "message"),
+    [
+        (WorkersLostError("a trainer died"), "failed", "WorkersLostError", "a trainer died; no"),
+        (WorldError("rooms: no answer"), "failed", "WorldError", "rooms: no answer"),
+        (ZeroDivisionError("by 0"), "failed", "ZeroDivisionError", "ZeroDivisionError: by 0"),
+        (KeyboardInterrupt(), "stopped", "", "interrupted"),
+    ],
+)
+def test_the_state_of_a_run_says_what_ended_it(tmp_path, error, status, reason, message):
+    store = DirectoryStore(tmp_path)
+    with pytest.raises(type(error)):
+        _run_until_done(lambda: DyingStages(Journal(store), error), SilentProgressView(), tmp_path)
+    state = read_state(store)
+    assert (state.status, state.reason) == (status, reason)
+    assert state.message.startswith(message)

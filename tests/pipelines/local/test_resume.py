@@ -13,9 +13,11 @@ from corridor_run import FORK, manifest
 from local_run import copy_run, results, run_and_kill, run_to_end
 
 from agentrl_components.errors import SpecError, StoreError
+from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.storage.records import read_state
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_pipelines.local.run import run_local
 
@@ -190,3 +192,30 @@ def test_a_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"file.*; give a folder"):
         run_to_end(manifest(), tmp_path / "file" / "run")
+
+
+def test_a_run_that_an_error_ended_is_failed_until_it_is_resumed(tmp_path):
+    """The evaluation after iteration 3 is in the store, and damaged."""
+    store, name = DirectoryStore(tmp_path / "store"), keys.evaluation("iteration-000003")
+    store.put(name, b"{}")
+    with pytest.raises(StoreError) as raised:
+        run_to_end(manifest(), tmp_path)
+    state = read_state(store)
+    assert (state.status, state.iteration, state.reason) == ("failed", 2, "StoreError")
+    assert state.message == str(raised.value)
+    store.delete(name)
+    report = run_local(manifest(), tmp_path, SilentProgressView(), MemoryTracker())
+    assert (report.status, report.message) == ("succeeded", "10 iterations")
+    assert read_state(store).reason == ""
+
+
+def test_another_manifest_in_the_folder_does_not_change_the_state(tmp_path):
+    """The folder of a run that was killed."""
+    store = DirectoryStore(tmp_path / "store")
+    journal = Journal(store)
+    journal.begin(manifest())
+    journal.write_state("running", "the environments are ready")
+    before = store.get(keys.STATE)
+    with pytest.raises(SpecError):
+        run_to_end(manifest(update={"learningRate": 0.1}), tmp_path)
+    assert store.get(keys.STATE) == before

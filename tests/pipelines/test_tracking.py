@@ -1,8 +1,10 @@
 """The MLflow run of stages that run as separate processes, without an operator."""
 
+import json
 import sqlite3
 from contextlib import closing
 
+import pytest
 from heldout_results import heldout_result
 from stage_run import manifest, stage_context
 
@@ -42,6 +44,39 @@ def test_the_last_evaluation_terminates_the_mlflow_run_and_registers_the_best_mo
     [(description,)] = rows("select description from model_versions")
     assert "without that mask" in description.lower()
     assert rows("select name, run_id from model_versions") == [("walker", run_id)]
+
+
+@pytest.mark.parametrize(
+    ("alarms", "outcome"),
+    [
+        ([], ("succeeded", "4 iterations")),
+        (
+            [{"action": "stop", "window": 1, "rewardStdBelow": 1.0}],
+            ("failed", "stopped after iteration 1: reward deviation "),
+        ),
+    ],
+)
+def test_the_last_report_says_how_the_run_ended(tmp_path, alarms, outcome):
+    """Its artifact is written before the stage that ends the run."""
+    phases = [{"maxTurns": 2, "iterations": 2}, {"maxTurns": 4, "iterations": 2}]
+    run = manifest(tmp_path / "kept", horizon={"phases": phases, "alarms": alarms})
+    store, scratch = DirectoryStore(tmp_path / "kept"), tmp_path / "scratch"
+    last = 0 if alarms else 1
+    for phase in range(last + 1):
+        for name in ("provision", "train", "evaluate"):
+            assert run_stage(name, stage_context(run, scratch, phase)) == 0
+        report = json.loads((scratch / "report.json").read_text())
+        page = (scratch / "artifacts" / "report").read_text()
+        if phase < last:
+            assert (report["status"], "running: held-out success" in page) == ("running", True)
+        assert run_stage("expand", stage_context(run, scratch, phase)) == 0
+    state = read_state(store)
+    assert state.status == report["status"] == outcome[0]
+    assert state.message == report["message"]
+    assert state.message.startswith(outcome[1])
+    assert f"{outcome[0]}: {outcome[1]}" in page
+    ends = [one["ended"] for one in report["phases"]]
+    assert ends == [one.ended for one in build.build(store, run).phases]
 
 
 def test_a_final_checkpoint_with_the_best_evaluation_is_reported_and_registered(tmp_path):

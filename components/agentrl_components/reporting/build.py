@@ -43,22 +43,30 @@ EDGE_ITERATIONS = 5
 """At most this many iterations are averaged for a phase's success at its start and end."""
 
 
-def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
+def build(
+    store: Store,
+    run: AgentRLRun,
+    root: Path | None = None,
+    final: Mapping[str, object] | None = None,
+) -> Report:
     """The report of the run in `store`.
 
-    `root` is the folder of a local run; without a tracking URI it holds MLflow's database.
+    Args:
+        root: the folder of a local run; without a tracking URI it holds MLflow's database.
+        final: fields of the run's state that a later stage will write, for its last report.
 
     Raises:
         StoreError: a record is damaged; the message names its key.
     """
     spec = run.spec
     records = read(store)
+    state = records.state.model_copy(update=final)
     steps = tuple(records.iterations)
     found = records.evaluations
     return Report(
         name=run.metadata.name,
-        status=records.state.status,
-        message=records.state.message,
+        status=state.status,
+        message=state.message,
         model=spec.model.source,
         algorithm=spec.algorithm.name,
         warm_start=spec.warm_start.algorithm if spec.warm_start else None,
@@ -71,9 +79,9 @@ def build(store: Store, run: AgentRLRun, root: Path | None = None) -> Report:
             before=found.get(keys.BEFORE),
             after=found.get(records.final),
         ),
-        phases=_phases(spec, steps, records.state),
+        phases=_phases(spec, steps, state),
         by_environment=_by_environment(tuple(each.name for each in spec.environments), steps),
-        wall_seconds=records.state.wall_seconds,
+        wall_seconds=state.wall_seconds,
         alarms=_alarms(steps),
         checkpoints=_checkpoints(store, steps, spec.horizon.window),
         mlflow=_mlflow(run, records.tracked, root),

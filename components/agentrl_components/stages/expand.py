@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from agentrl_components.run.journal import Journal
 from agentrl_components.schedule.decision import decide
@@ -29,3 +30,14 @@ def expand(
         "running", decision.reason, phase=decision.phase, max_turns=decision.max_turns
     )
     return decision
+
+
+def final_state(decision: Decision, done: int) -> dict[str, Any]:
+    """The fields of `RunState` at the end of a run that `decision` ends after `done` iterations;
+    none if the run goes on."""
+    if decision.action == "finish":
+        return {"status": "succeeded", "message": f"{done} iterations"}
+    if decision.action == "stop":
+        message = f"stopped after iteration {done}: {decision.reason}"
+        return {"status": "failed", "message": message, "reason": "CollapseError", "final": True}
+    return {}

@@ -110,11 +110,14 @@ def evaluate(stage: StageContext) -> None:
             run_description,
         )
         from agentrl_components.stages.evaluate import evaluate_phase
+        from agentrl_components.stages.expand import final_state
 
         decision = current_decision(context)
         result = evaluate_phase(context, decision)
         context.journal.write_state("running", f"held-out success {result.success:.1%}")
-        report = build.build(context.store, stage.run)
+        # The stage `expand` writes the final state, and no report is built after this one.
+        final = final_state(decision, len(context.history))
+        report = build.build(context.store, stage.run, final=final)
         build.write(report, stage.scratch)
         context.tracker.describe(run_description(report))
         for name in ("report.json", "report.html", "curve.png"):
@@ -134,6 +137,7 @@ def evaluate(stage: StageContext) -> None:
 def expand(stage: StageContext) -> None:
     """Decide what follows this phase. At the end of the run, record its final state."""
     from agentrl_components.stages.expand import expand as record_decision
+    from agentrl_components.stages.expand import final_state
 
     store = stage.store()
     progress = checkpoint.progress(store, checkpoint.complete(store)[-1])
@@ -142,11 +146,9 @@ def expand(stage: StageContext) -> None:
     horizon = stage.run.spec.horizon
     decision = record_decision(journal, horizon, history, progress["rolled_back"], stage.phase)
     stage.artifacts.put("decision", decision.model_dump_json(indent=1).encode())
-    if decision.action == "finish":
-        journal.write_state("succeeded", f"{len(history)} iterations")
-    elif decision.action == "stop":
-        message = f"stopped after iteration {len(history)}: {decision.reason}"
-        journal.write_state("failed", message, reason="CollapseError", final=True)
+    final = final_state(decision, len(history))
+    if final:
+        journal.write_state(**final)
 
 
 def settle(stage: StageContext) -> None:

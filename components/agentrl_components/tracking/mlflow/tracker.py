@@ -9,9 +9,6 @@ with a deadline.
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
-import subprocess
 import sys
 import threading
 import time
@@ -21,13 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from agentrl_components.errors import RunError, TrackerError
-from agentrl_components.tracking.mlflow.messages import (
-    Finish,
-    Reply,
-    Target,
-    target,
-    worker_environment,
-)
+from agentrl_components.tracking.mlflow.messages import Finish, Reply, target
+from agentrl_components.tracking.mlflow.process import WorkerProcess
 from agentrl_components.tracking.send_queue import (
     Artifact,
     Description,
@@ -87,16 +79,12 @@ class MlflowTracker:
         self._sending: Job | None = None
         self._deadline_s = deadline_s
         self._pause_s = pause_s
-        self._worker = worker
+        self._worker = WorkerProcess(worker, self._folder, self._target.uri)
         self._queue = SendQueue()
         self._failed: list[str] = []
         self._status: str | None = None
         self._run_id: str | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._process_lock = threading.Lock()
-        self._given_up = False
-        """`close` has given up: no worker is started any more."""
-        self._connected = False
+        self._thread_lock = threading.Lock()
         self.problem: str | None = None
         """Why nothing can be recorded at present. None: no problem."""
         self._thread = threading.Thread(target=self._send_all, name="mlflow", daemon=True)
@@ -114,7 +102,7 @@ class MlflowTracker:
     def prepare(self) -> None:
         """Start the worker now, so that it imports MLflow while the caller loads its model."""
         with contextlib.suppress(OSError):  # retried, and reported, in the thread
-            self._ensure_worker()
+            self._worker.ensure()
 
     def params(self, values: Mapping[str, str]) -> None:
         """Record the flattened manifest. The first call of a run: it starts the worker here, since
@@ -144,7 +132,7 @@ class MlflowTracker:
         self._thread.join(self._deadline_s)
         if self._thread.is_alive():
             problem = self.problem
-            self._give_up()
+            self._worker.give_up()
             self._thread.join(5.0)
             self.problem = problem or f"MLflow at {self.uri} did not answer in time"
         failed, self._failed = self._failed, []
@@ -161,7 +149,7 @@ class MlflowTracker:
 
     def _started_queue(self) -> SendQueue:
         """The queue, with the thread that sends it started."""
-        with self._process_lock:
+        with self._thread_lock:
             if self._thread.ident is None:
                 self._thread.start()
         return self._queue
@@ -182,16 +170,16 @@ class MlflowTracker:
                     pause_s = min(2 * pause_s + 0.1, 60.0)
                 # Metrics accumulate meanwhile, so that a fast run makes few requests.
                 self._queue.wait_closed(pause_s)
-            if self._status is not None and self._connected:
-                self._keep_error(self._ask(Finish(status=self._status)), "the run's status")
+            if self._status is not None and self._worker.connected:
+                self._keep_error(self._worker.ask(Finish(status=self._status)), "the run's status")
         finally:
-            self._stop_worker()
+            self._worker.stop()
 
     def _send(self, job: Job) -> bool:
         """Send one job. False: it could not be sent now and was returned to the queue."""
-        reply = Reply() if self._connected else self._connect()
+        reply = Reply() if self._worker.connected else self._connect()
         if reply.error is None:
-            reply = self._ask(job)
+            reply = self._worker.ask(job)
             if not reply.transient:
                 self.problem = None
                 self._keep_error(reply, describe(job))
@@ -202,13 +190,13 @@ class MlflowTracker:
 
     def _connect(self) -> Reply:
         try:
-            self._ensure_worker()
+            self._worker.ensure()
         except OSError as error:
             return Reply(error=str(error), transient=True)
-        reply = self._ask(self._target)
+        reply = self._worker.ask(self._target)
         if reply.run_id is None:
             return reply
-        self._connected = True
+        self._worker.connected = True
         self._run_id = reply.run_id
         self._target = replace(self._target, run_id=reply.run_id)
         if self._on_run_id is not None:
@@ -230,62 +218,9 @@ class MlflowTracker:
         except RunError as error:
             self._failed.append(f"earlier records of the run could not be read: {error}")
 
-    def _ensure_worker(self) -> None:
-        """Start the worker, unless it runs. Raises `OSError` if it cannot be started."""
-        with self._process_lock:
-            if self._given_up:
-                raise ConnectionAbortedError("MLflow did not answer in time")
-            if self._process is None:
-                self._process = self._start_worker()
-
-    def _give_up(self) -> None:
-        """Kill the worker, and keep the thread from starting another one."""
-        with self._process_lock:
-            self._given_up = True
-            if self._process is not None:
-                self._process.kill()
-
-    def _start_worker(self) -> subprocess.Popen[bytes]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "mlflow.log").open("ab") as log:
-            return subprocess.Popen(
-                self._worker,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=worker_environment(self._target.uri, os.environ),
-            )
-
-    def _ask(self, job: Job | Target | Finish) -> Reply:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            pickle.dump(job, process.stdin)
-            process.stdin.flush()
-            reply: Any = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.PickleError):
-            self._stop_worker()
-            return Reply(
-                error=f"the worker process died; see {self._folder / 'mlflow.log'}", transient=True
-            )
-        assert isinstance(reply, Reply)
-        return reply
-
     def _keep_error(self, reply: Reply, what: str) -> None:
         if reply.error is not None:
             self._failed.append(f"{what}: {TrackerError(reply.error)}")
-
-    def _stop_worker(self) -> None:
-        """Kill the worker. Every job that it has replied to is complete."""
-        with self._process_lock:
-            process, self._process, self._connected = self._process, None, False
-        if process is None:
-            return
-        process.kill()
-        with contextlib.suppress(OSError), process:  # closes the pipes and waits
-            pass
 
 
 def _now_ms() -> int:

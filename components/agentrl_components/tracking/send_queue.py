@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,8 @@ class SendQueue:
         self._metrics: dict[int, tuple[int, dict[str, float]]] = {}
         self._episodes: deque[Episodes] = deque()
         self._rest: dict[Artifact | Model | Description, None] = {}
+        self._behind: set[type[Job]] = set()
+        """Kinds of which a job failed: a job of another kind is taken before the next of these."""
         self._closed = False
         self.dropped = 0
         """Number of dropped batches of episodes."""
@@ -159,10 +161,15 @@ class SendQueue:
             self._changed.wait_for(lambda: self._closed or self._has_jobs())
             return self._pop()
 
-    def put_back(self, job: Job) -> None:
-        """Return a job that could not be sent: it is taken before newer jobs of its kind. Values
-        that were added meanwhile take precedence over those of the job."""
+    def put_back(self, job: Job, *, behind: bool = False) -> None:
+        """Return a job that could not be sent. Values that were added meanwhile take precedence
+        over those of the job.
+
+        It is taken before newer jobs of its kind; with `behind`, after those and after one of
+        another kind, since it may be this job alone that cannot be sent."""
         with self._changed:
+            if behind:
+                self._behind.add(type(job))
             match job:
                 case Params():
                     self._params = {**job.values, **self._params}
@@ -170,10 +177,20 @@ class SendQueue:
                     newer, self._metrics = self._metrics, dict(job.iterations)
                     for iteration, (time_ms, values) in newer.items():
                         self._merge(iteration, time_ms, values)
+                case Episodes() if behind and len(self._episodes) >= MAX_EPISODE_BATCHES:
+                    self.dropped += 1
+                case Episodes() if behind:
+                    self._episodes.append(job)
                 case Episodes():
                     self._episodes.appendleft(job)
                 case Artifact() | Model() | Description():
-                    self._rest = {job: None, **self._rest}
+                    rest = {one: None for one in self._rest if one != job}
+                    self._rest = {**rest, job: None} if behind else {job: None, **rest}
+
+    def postpone(self, kind: type[Job]) -> None:
+        """Take a job of another kind before the next one of this kind."""
+        with self._changed:
+            self._behind.add(kind)
 
     def drain(self) -> list[str]:
         """Empty the queue. Returns a description of each job that was in it."""
@@ -190,17 +207,29 @@ class SendQueue:
     def _has_jobs(self) -> bool:
         return bool(self._params or self._metrics or self._episodes or self._rest)
 
+    def _kinds(self) -> Iterator[type[Job]]:
+        """The kinds of the queued jobs, in the order in which they are taken."""
+        kinds: list[tuple[type[Job], object]] = [
+            (Params, self._params),
+            (Metrics, self._metrics),
+            (Episodes, self._episodes),
+        ]
+        yield from (kind for kind, jobs in kinds if jobs)
+        yield from (type(job) for job in self._rest)
+
     def _pop(self) -> Job | None:
-        if self._params:
+        kind = min(self._kinds(), key=self._behind.__contains__, default=None)
+        if kind is None:
+            return None
+        self._behind.discard(kind)
+        if kind is Params:
             params, self._params = self._params, {}
             return Params(values=params)
-        if self._metrics:
+        if kind is Metrics:
             chosen = sorted(self._metrics)[:ITERATIONS_PER_JOB]
             return Metrics(iterations={number: self._metrics.pop(number) for number in chosen})
-        if self._episodes:
+        if kind is Episodes:
             return self._episodes.popleft()
-        if self._rest:
-            job = next(iter(self._rest))
-            del self._rest[job]
-            return job
-        return None
+        job = next(job for job in self._rest if type(job) is kind)
+        del self._rest[job]
+        return job

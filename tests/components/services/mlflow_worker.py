@@ -44,6 +44,19 @@ class Worker:
         assert reply.run_id is not None
         return reply.run_id
 
+    def open(self, uri: str) -> Reply:
+        """Open a run at a tracking server."""
+        return self.ask(
+            Target(
+                uri=uri,
+                artifacts=None,
+                experiment="agentrl",
+                run_name="babyai",
+                run_id=None,
+                uid=None,
+            )
+        )
+
     def rows(self, query: str, *values: str) -> list[tuple]:
         database = sqlite3.connect(self.folder / "mlflow.db")
         try:

@@ -60,6 +60,31 @@ def test_the_oldest_episodes_are_dropped_and_counted() -> None:
     assert queue.take() == Episodes(iteration=3, name="train", time_ms=0, episodes=())
 
 
+def test_a_job_that_failed_comes_after_later_ones_and_after_those_of_other_kinds() -> None:
+    queue = SendQueue()
+    file = Artifact(path=Path("a"))
+    for iteration in (1, 2):
+        queue.episodes(iteration, "train", 0, [])
+    failed = queue.take()
+    assert failed is not None
+    queue.add(file)
+    queue.put_back(failed, behind=True)
+    later = Episodes(iteration=2, name="train", time_ms=0, episodes=())
+    assert [queue.take(), queue.take(), queue.take()] == [file, later, failed]
+
+
+def test_an_episode_batch_that_failed_is_dropped_first_from_a_full_queue() -> None:
+    queue = SendQueue()
+    queue.episodes(0, "train", 0, [])
+    failed = queue.take()
+    assert failed is not None
+    for iteration in range(1, MAX_EPISODE_BATCHES + 1):
+        queue.episodes(iteration, "train", 0, [])
+    queue.put_back(failed, behind=True)
+    assert queue.dropped == 1
+    assert queue.take() == Episodes(iteration=1, name="train", time_ms=0, episodes=())
+
+
 def test_files_and_models_are_queued_once_in_order() -> None:
     queue = SendQueue()
     first, second = Artifact(path=Path("a")), Model(folder=Path("m"), name="agent")

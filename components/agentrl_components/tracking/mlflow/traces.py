@@ -39,9 +39,23 @@ def record_episodes(uri: str, experiment_id: str, run_id: str, batch: Episodes) 
     if not episodes or _is_recorded(client, episodes[-1][0]):
         return
     spans = [span for trace_id, episode in episodes for span in _spans(trace_id, batch, episode)]
-    client.log_spans(experiment_id, spans)
+    _log_spans(client, experiment_id, spans)
     for trace_id, episode in episodes:
         client.start_trace(_info(trace_id, experiment_id, run_id, batch, episode))
+
+
+def _log_spans(client: Any, experiment_id: str, spans: list[Any]) -> None:
+    """Send spans. A server that did not tell its version is asked again the next time: MLflow's
+    client would keep that failure for the life of the process, and send nothing to the server."""
+    try:
+        client.log_spans(experiment_id, spans)
+    except NotImplementedError as error:
+        if "could not identify" not in str(error):
+            raise
+        from mlflow.store.tracking.rest_store import RestStore
+
+        RestStore._get_server_version.cache_clear()
+        raise ConnectionError(str(error)) from error
 
 
 def _is_recorded(client: Any, trace_id: int) -> bool:

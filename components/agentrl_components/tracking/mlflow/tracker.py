@@ -32,6 +32,8 @@ from agentrl_components.trajectory.record import Trajectory
 
 WORKER = (sys.executable, "-P", "-m", "agentrl_components.tracking.mlflow.worker")
 """Command of the worker process. -P: files in the current folder must not shadow modules."""
+_FAILURES_PER_KIND = 2
+"""While closing, the other jobs of a kind are left out after so many of them failed."""
 
 
 class MlflowTracker:
@@ -81,6 +83,10 @@ class MlflowTracker:
         self._pause_s = pause_s
         self._worker = WorkerProcess(worker, self._folder, self._target.uri)
         self._queue = SendQueue()
+        self._refused: dict[str, list[str]] = {}
+        """Descriptions of what MLflow does not take, by its error."""
+        self._unsent: list[tuple[Job, str]] = []
+        """Jobs that could not be sent while closing, although MLflow answered, and why."""
         self._failed: list[str] = []
         self._status: str | None = None
         self._run_id: str | None = None
@@ -136,16 +142,20 @@ class MlflowTracker:
             self._thread.join(5.0)
             self.problem = problem or f"MLflow at {self.uri} did not answer in time"
         failed, self._failed = self._failed, []
+        failed += [_refusal(error, what) for error, what in self._refused.items()]
+        self._refused = {}
         if self._queue.dropped:
             failed.append(
                 f"{self._queue.dropped} batches of episodes were dropped from the full queue"
             )
         unfinished = self._sending  # the thread may still be waiting for its reply
         waiting = ([describe(unfinished)] if unfinished is not None else []) + self._queue.drain()
-        unrecorded = [f"not recorded: {line}" for line in waiting]
+        unsent = [f"{describe(job)}: {TrackerError(error)}" for job, error in self._unsent]
+        self._unsent = []
+        unrecorded = [f"not recorded: {line}" for line in unsent + waiting]
         if unrecorded and self._backfill is not None:
             unrecorded.append("run the same command again to record what the run's store holds")
-        return failed + ([self.problem] if unrecorded and self.problem else []) + unrecorded
+        return failed + ([self.problem] if waiting and self.problem else []) + unrecorded
 
     def _started_queue(self) -> SendQueue:
         """The queue, with the thread that sends it started."""
@@ -160,7 +170,7 @@ class MlflowTracker:
             while (job := self._queue.take()) is not None:
                 closing = self._queue.closed
                 self._sending = job
-                sent = self._send(job)
+                sent = self._send(job, closing)
                 self._sending = None
                 if sent:
                     pause_s = self._pause_s
@@ -175,18 +185,35 @@ class MlflowTracker:
         finally:
             self._worker.stop()
 
-    def _send(self, job: Job) -> bool:
-        """Send one job. False: it could not be sent now and was returned to the queue."""
+    def _send(self, job: Job, closing: bool) -> bool:
+        """Send one job, or leave it out. False: it could not be sent now and was returned to the
+        queue."""
+        if closing and self._is_left_out(type(job)):
+            reason = next(error for one, error in self._unsent if type(one) is type(job))
+            self._unsent.append((job, reason))
+            return True
         reply = Reply() if self._worker.connected else self._connect()
-        if reply.error is None:
+        answers = reply.error is None
+        if answers:
             reply = self._worker.ask(job)
             if not reply.transient:
                 self.problem = None
                 self._keep_error(reply, describe(job))
                 return True
+        # There is no later time at which it could be sent. If MLflow answers, the others can.
+        if closing and answers and self._connect().error is None:
+            self._unsent.append((job, str(reply.error)))
+            self._queue.postpone(type(job))
+            return True
         self.problem = f"MLflow at {self.uri}: {reply.error}"
-        self._queue.put_back(job)
+        # MLflow answered before this job, which may be the only one that it does not take.
+        self._queue.put_back(job, behind=answers)
         return False
+
+    def _is_left_out(self, kind: type[Job]) -> bool:
+        """Whether so many jobs of this kind failed that no other one is tried: each of them may
+        take the time of a timeout."""
+        return sum(type(job) is kind for job, _ in self._unsent) >= _FAILURES_PER_KIND
 
     def _connect(self) -> Reply:
         try:
@@ -220,7 +247,13 @@ class MlflowTracker:
 
     def _keep_error(self, reply: Reply, what: str) -> None:
         if reply.error is not None:
-            self._failed.append(f"{what}: {TrackerError(reply.error)}")
+            self._refused.setdefault(reply.error, []).append(what)
+
+
+def _refusal(error: str, what: list[str]) -> str:
+    """One line for everything that MLflow refused with the same error."""
+    more = f" and {len(what) - 1} more" if len(what) > 1 else ""
+    return f"{what[0]}{more}: {TrackerError(error)}"
 
 
 def _now_ms() -> int:

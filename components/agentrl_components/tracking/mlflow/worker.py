@@ -197,8 +197,7 @@ class Recorder:
 def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
     """Reply to every job until `jobs` ends."""
     with collection_disabled():
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
+        import mlflow  # noqa: F401  # here, since the import takes seconds
 
     recorder: Recorder | None = None
     while True:
@@ -212,13 +211,10 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
             elif recorder is not None:
                 recorder.record(job)
             reply = Reply(run_id=recorder.run_id if recorder else None)
-        except MlflowException as error:
-            status = error.get_http_status_code()
-            reply = Reply(error=_line(error), transient=status >= 500 or status in (408, 429))
-        except (OSError, SQLAlchemyError) as error:
+        except Exception as error:  # noqa: BLE001  # the jobs behind this one must be recorded
             # A missing file stays missing; a server or a disk may come back.
             missing = isinstance(error, FileNotFoundError) and not isinstance(job, Target)
-            reply = Reply(error=_line(error), transient=not missing)
+            reply = Reply(error=_line(error), transient=not missing and _is_transient(error))
         pickle.dump(reply, replies)
         replies.flush()
 
@@ -261,8 +257,31 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def _is_transient(error: Exception) -> bool:
+    """Whether the same job may succeed later."""
+    from mlflow.exceptions import MlflowException
+    from requests import HTTPError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    match error:
+        case MlflowException():
+            status: int = error.get_http_status_code()
+        case HTTPError() if error.response is not None:  # of a file that is uploaded
+            status = error.response.status_code
+        case _:
+            return isinstance(error, (OSError, SQLAlchemyError))
+    return status >= 500 or status in (408, 429)
+
+
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
+    """The error in one line. The text of others than MLflow's own often needs the name of its
+    class: a `KeyError` says only the key."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    text = " ".join(str(error).split())
+    known = isinstance(error, (MlflowException, OSError, SQLAlchemyError))
+    return (text if known else f"{type(error).__name__}: {text}")[:500]
 
 
 if __name__ == "__main__":

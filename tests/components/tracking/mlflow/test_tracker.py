@@ -59,6 +59,29 @@ REJECTS_METRICS = (
 serve(lambda job: Reply(error="nan") if isinstance(job, Metrics) else Reply(run_id="run-1"))
 """
 )
+DIES_OF_EPISODES = (
+    SERVE
+    + """
+import os
+def answer(job):
+    print(type(job).__name__, file=sys.stderr, flush=True)
+    if type(job).__name__ == "Episodes":
+        os._exit(1)
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
+CANNOT_STORE_EPISODES = (
+    SERVE
+    + """
+def answer(job):
+    print(type(job).__name__, getattr(job, "iteration", ""), file=sys.stderr, flush=True)
+    if type(job).__name__ == "Episodes" and job.iteration != 3:
+        return Reply(error="full", transient=True)
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
 HANGS = "import time; time.sleep(3600)"
 DIES = "import sys; sys.exit('no disk')"
 
@@ -153,6 +176,62 @@ def test_a_permanent_error_is_reported_and_not_retried(tmp_path: Path) -> None:
     tracking.metrics(0, {"loss": float("nan")})
     tracking.params({"seed": "0"})
     assert tracking.close("FINISHED") == ["metrics of iterations 0 to 0: nan"]
+
+
+def test_errors_with_the_same_text_are_reported_in_one_line(tmp_path: Path) -> None:
+    script = (
+        SERVE
+        + """
+serve(lambda job: Reply(run_id="run-1", error="refused" if hasattr(job, "episodes") else None))
+"""
+    )
+    tracking = tracker(tmp_path, script)
+    for iteration in (1, 2, 3):
+        tracking.episodes(iteration, "train", [])
+    assert tracking.close("FINISHED") == [
+        "0 episodes of iteration 1 (train) and 2 more: refused",
+    ]
+
+
+def test_a_job_that_kills_the_worker_keeps_no_other_one_from_being_sent(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, DIES_OF_EPISODES)
+    tracking.params({"seed": "0"})
+    tracking.episodes(1, "train", [])
+    tracking.artifact(tmp_path / "report.html")
+    tracking.model(tmp_path, "walker", "", {})
+    tracking.describe("solved")
+    failed = tracking.close("FINISHED")
+    assert failed == [
+        "not recorded: 0 episodes of iteration 1 (train): the worker process died; see "
+        f"{tmp_path / 'mlflow.log'}"
+    ]
+    log = (tmp_path / "mlflow.log").read_text().split()
+    assert {"Params", "Artifact", "Model", "Description"} <= set(log)
+    assert log[-1] == "Finish"
+
+
+def test_a_batch_that_is_never_taken_keeps_no_later_one_from_being_sent(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, CANNOT_STORE_EPISODES)
+    tracking.episodes(1, "train", [])
+    log = tmp_path / "mlflow.log"
+    wait_until(lambda: log.exists() and log.read_text().count("Episodes 1") >= 2)
+    tracking.episodes(3, "train", [])
+    wait_until(lambda: "Episodes 3" in log.read_text())
+    tracking.close("RUNNING")
+
+
+def test_each_job_that_was_not_taken_is_reported_with_the_reason(tmp_path: Path) -> None:
+    tracking = tracker(tmp_path, CANNOT_STORE_EPISODES)
+    tracking.model(tmp_path, "walker", "", {})
+    for iteration in (11, 12, 13, 14):
+        tracking.episodes(iteration, "train", [])
+    assert sorted(tracking.close("FINISHED")) == [
+        f"not recorded: 0 episodes of iteration {iteration} (train): full"
+        for iteration in (11, 12, 13, 14)
+    ]
+    log = (tmp_path / "mlflow.log").read_text().split()
+    assert "Model" in log
+    assert log[-1] == "Finish"
 
 
 def test_a_run_id_that_cannot_be_stored_is_reported(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from agentrl_components.model.sources import make_tiny
 from agentrl_components.reporting.description import model_metadata
 from agentrl_components.spec import Model
 from agentrl_components.spec.parsing.load import load
-from agentrl_components.tracking.mlflow.worker import SIGNATURE
+from agentrl_components.tracking.mlflow.registry import SIGNATURE
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_pipelines.local.agent import Acting, SavedAgent, TrainedAgent
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
+from agentrl_components.tracking.mlflow.messages import Finish, Progress, Reply, Target
 from agentrl_components.tracking.mlflow.tracker import WORKER
 from agentrl_components.tracking.send_queue import Job
 
@@ -19,13 +19,16 @@ class Worker:
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = process
         self.folder = folder
+        self.progress: list[int] = []
+        """Sizes of the files that the process has told of."""
 
     def ask(self, job: Job | Target | Finish) -> Reply:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         pickle.dump(job, self.process.stdin)
         self.process.stdin.flush()
-        reply = pickle.load(self.process.stdout)
+        while isinstance(reply := pickle.load(self.process.stdout), Progress):
+            self.progress.append(reply.size)
         assert isinstance(reply, Reply)
         return reply
 

@@ -58,6 +58,14 @@ class Reply:
     run_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Sent before the reply: the worker begins to read or to upload a file of a model."""
+
+    size: int
+    """Bytes of the file."""
+
+
 def target(
     folder: Path,
     uri: str | None,

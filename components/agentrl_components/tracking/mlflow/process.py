@@ -8,11 +8,17 @@ import os
 import pickle
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target, worker_environment
+from agentrl_components.tracking.mlflow.messages import (
+    Finish,
+    Progress,
+    Reply,
+    Target,
+    worker_environment,
+)
 from agentrl_components.tracking.send_queue import Job
 
 
@@ -23,12 +29,20 @@ class WorkerProcess:
         command: its command line.
         folder: holds its log, `mlflow.log`.
         uri: the tracking URI, for its environment variables.
+        on_progress: called with the size in bytes of each file that it begins to read or upload.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path, uri: str) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        uri: str,
+        on_progress: Callable[[int], None],
+    ) -> None:
         self._command = command
         self._folder = folder
         self._uri = uri
+        self._on_progress = on_progress
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._given_up = False
@@ -54,7 +68,9 @@ class WorkerProcess:
         try:
             pickle.dump(message, process.stdin)
             process.stdin.flush()
-            reply: Any = pickle.load(process.stdout)
+            reply: Any
+            while isinstance(reply := pickle.load(process.stdout), Progress):
+                self._on_progress(reply.size)
         except (EOFError, OSError, pickle.PickleError):
             self.stop()
             return Reply(

@@ -32,6 +32,7 @@ from agentrl_components.trajectory.record import Trajectory
 
 WORKER = (sys.executable, "-P", "-m", "agentrl_components.tracking.mlflow.worker")
 """Command of the worker process. -P: files in the current folder must not shadow modules."""
+_SLOWEST_BYTES_PER_S = 1_000_000
 _FAILURES_PER_KIND = 2
 """While closing, the other jobs of a kind are left out after so many of them failed."""
 
@@ -52,7 +53,8 @@ class MlflowTracker:
             answered. Returns jobs for everything that was recorded earlier, since the
             process that did it may have been killed, or the server may have been down.
         deadline_s: `close` gives up after this many seconds. Unreachable servers are noticed
-            earlier; the deadline is for a busy machine on which the niced worker hardly runs.
+            earlier; the deadline is for a busy machine on which the niced worker hardly runs. It
+            begins again with each file of a model, which has a second more per megabyte.
         pause_s: pause between two jobs, in which metrics accumulate.
 
     The thread starts with the first record, the worker with the thread or with `prepare`.
@@ -81,7 +83,9 @@ class MlflowTracker:
         self._sending: Job | None = None
         self._deadline_s = deadline_s
         self._pause_s = pause_s
-        self._worker = WorkerProcess(worker, self._folder, self._target.uri)
+        self._worker = WorkerProcess(worker, self._folder, self._target.uri, self._note_progress)
+        self._expected_by = 0.0
+        """The next sign of life of an upload is expected by then, by `time.monotonic`."""
         self._queue = SendQueue()
         self._refused: dict[str, list[str]] = {}
         """Descriptions of what MLflow does not take, by its error."""
@@ -135,7 +139,9 @@ class MlflowTracker:
     def close(self, status: str) -> list[str]:
         self._status = self._status or status
         self._started_queue().close()
-        self._thread.join(self._deadline_s)
+        self._expected_by = max(self._expected_by, time.monotonic() + self._deadline_s)
+        while self._thread.is_alive() and (left_s := self._expected_by - time.monotonic()) > 0:
+            self._thread.join(left_s)
         if self._thread.is_alive():
             problem = self.problem
             self._worker.give_up()
@@ -156,6 +162,11 @@ class MlflowTracker:
         if unrecorded and self._backfill is not None:
             unrecorded.append("run the same command again to record what the run's store holds")
         return failed + ([self.problem] if waiting and self.problem else []) + unrecorded
+
+    def _note_progress(self, size: int) -> None:
+        """Have `close` wait for a file of a model, of `size` bytes, longer than for an answer."""
+        seconds = self._deadline_s + size / _SLOWEST_BYTES_PER_S
+        self._expected_by = max(self._expected_by, time.monotonic() + seconds)
 
     def _started_queue(self) -> SendQueue:
         """The queue, with the thread that sends it started."""

@@ -6,22 +6,19 @@ closed, so it never outlives the run. Jobs are idempotent: one that is sent twic
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import math
 import os
 import pickle
 import re
 import signal
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
 from agentrl_components.tracking.mlflow.database import create_database
 from agentrl_components.tracking.mlflow.light_import import lighten_import
-from agentrl_components.tracking.mlflow.messages import Finish, Reply, Target
+from agentrl_components.tracking.mlflow.messages import Finish, Progress, Reply, Target
+from agentrl_components.tracking.mlflow.registry import Registry
 from agentrl_components.tracking.send_queue import (
     Artifact,
     Description,
@@ -41,28 +38,24 @@ _PARAMS_PER_REQUEST = 100
 _Point = tuple[str, int, float | None]
 """Name, iteration and value of a metric; None stands for NaN, which equals nothing."""
 _UID_TAG = "agentrl.uid"
-_HASH_TAG = "agentrl.sha256"
-
-
-SIGNATURE = """\
-signature:
-  inputs: '[{"type": "string", "name": "dialogue", "required": true}]'
-  outputs: '[{"type": "string", "name": "reply", "required": true}]'
-  params: null
-"""
-"""The model's signature in the form of an MLmodel file. Written as text, since MLflow's classes for
-signatures import pandas, which `light_import` leaves out."""
 
 
 class Recorder:
-    """Records jobs in one MLflow run."""
+    """Records jobs in one MLflow run.
 
-    def __init__(self, target: Target) -> None:
+    Args:
+        target: the run.
+        progress: called with the size in bytes of each file of a model that is to be read or
+            uploaded.
+    """
+
+    def __init__(self, target: Target, progress: Callable[[int], None] = lambda size: None) -> None:
         from mlflow import MlflowClient
 
         create_database(target.uri)
         self._client = MlflowClient(tracking_uri=target.uri, registry_uri=target.uri)
         self._uri = target.uri
+        self._progress = progress
         run = self._resume_run(target) or self._create_run(target)
         self.run_id: str = run.info.run_id
         self._experiment_id: str = run.info.experiment_id
@@ -86,7 +79,8 @@ class Recorder:
             case Artifact():
                 self._client.log_artifact(self.run_id, str(job.path))
             case Model():
-                self._register_model(job)
+                registry = Registry(self._client, self.run_id, self._artifacts, self._progress)
+                registry.register(job)
             case Description():
                 self._client.set_tag(self.run_id, "mlflow.note.content", job.text)
             case Finish():
@@ -161,43 +155,15 @@ class Recorder:
             self._client.log_batch(self.run_id, metrics=batch)
             self._recorded |= {_point(metric) for metric in batch}
 
-    def _register_model(self, job: Model) -> None:
-        from mlflow.exceptions import MlflowException
-        from mlflow.models import Model as ModelDescription
-
-        folder, name = job.folder, job.name
-        digest = _digest(folder)
-        path = f"model/{digest[:12]}"
-        with contextlib.suppress(
-            MlflowException
-        ):  # it exists, or the next call fails in the same way
-            self._client.create_registered_model(name)
-        for version in self._client.search_model_versions(f"name = '{name}'"):
-            if version.run_id == self.run_id and version.tags.get(_HASH_TAG) == digest:
-                return
-        self._client.log_artifacts(self.run_id, str(folder), path)
-        with tempfile.TemporaryDirectory() as scratch:
-            # MLflow's tools recognise a model by this file.
-            described = ModelDescription(
-                artifact_path=path, run_id=self.run_id, metadata=dict(job.metadata) or None
-            )
-            described.save(f"{scratch}/MLmodel")
-            with open(f"{scratch}/MLmodel", "a", encoding="utf-8") as file:
-                file.write(SIGNATURE)
-            self._client.log_artifact(self.run_id, f"{scratch}/MLmodel", path)
-        self._client.create_model_version(
-            name,
-            f"{self._artifacts}/{path}",
-            self.run_id,
-            tags={_HASH_TAG: digest},
-            description=job.description or None,
-        )
-
 
 def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
     """Reply to every job until `jobs` ends."""
     with collection_disabled():
         import mlflow  # noqa: F401  # here, since the import takes seconds
+
+    def send(message: Reply | Progress) -> None:
+        pickle.dump(message, replies)
+        replies.flush()
 
     recorder: Recorder | None = None
     while True:
@@ -207,7 +173,7 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
             return
         try:
             if isinstance(job, Target):
-                recorder = Recorder(job)
+                recorder = Recorder(job, lambda size: send(Progress(size=size)))
             elif recorder is not None:
                 recorder.record(job)
             reply = Reply(run_id=recorder.run_id if recorder else None)
@@ -215,8 +181,7 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
             # A missing file stays missing; a server or a disk may come back.
             missing = isinstance(error, FileNotFoundError) and not isinstance(job, Target)
             reply = Reply(error=_line(error), transient=not missing and _is_transient(error))
-        pickle.dump(reply, replies)
-        replies.flush()
+        send(reply)
 
 
 def main() -> None:
@@ -246,15 +211,6 @@ def _name(key: str) -> str:
 
 def _batches(values: list[Any], size: int) -> Iterable[list[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
-
-
-def _digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        digest.update(path.relative_to(folder).as_posix().encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
 
 
 def _is_transient(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mlflow.models import Model as ModelDescription
+from mlflow_server import mlflow_server
 from mlflow_worker import Worker
 
 from agentrl_components.tracking.send_queue import Model
@@ -47,3 +48,54 @@ def test_the_same_weights_are_registered_only_once(worker: Worker) -> None:
     source = Path(versions[1][1].removeprefix("file://"))
     assert (source / "model.safetensors").read_bytes() == b"2"
     assert (source / "MLmodel").exists()
+
+
+def test_a_server_may_take_longer_over_a_file_of_a_model_than_over_other_requests(
+    worker: Worker,
+) -> None:
+    """A server answers when it has written the file to its bucket. The process has a timeout of
+    one second here."""
+    folder = worker.folder / "slow"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"1")
+    with mlflow_server() as server:
+        server.answers_files_after_s = 2.0
+        assert worker.open(server.uri).error is None
+        assert worker.ask(Model(folder=folder, name="agent")).error is None
+        assert [path.rpartition("/")[2] for path in server.uploads] == [
+            "model.safetensors",
+            "MLmodel",
+        ]
+        assert server.calls[-1] == "POST /api/2.0/mlflow/model-versions/create"
+
+
+def test_files_that_the_server_has_are_not_uploaded_again(worker: Worker) -> None:
+    folder = worker.folder / "large"
+    for name in ("model-1.safetensors", "model-2.safetensors", "tokenizer/vocab.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    job = Model(folder=folder, name="agent")
+    with mlflow_server() as server:
+        assert worker.open(server.uri).error is None
+        server.fails_file = "vocab.json"
+        reply = worker.ask(job)
+        assert reply.error is not None
+        assert reply.transient
+        server.files[server.uploads[1]] = b"cut"  # as a server leaves it that was killed meanwhile
+        assert worker.ask(job).error is None
+        names = [path.rpartition("/")[2] for path in server.uploads]
+    assert names == [
+        *("model-1.safetensors", "model-2.safetensors", "vocab.json"),
+        *("model-2.safetensors", "vocab.json", "MLmodel"),
+    ]
+
+
+def test_the_process_tells_of_each_file_that_it_reads_or_uploads(worker: Worker) -> None:
+    worker.start()
+    folder = worker.folder / "told"
+    folder.mkdir()
+    (folder / "config.json").write_bytes(b"{}")
+    (folder / "model.safetensors").write_bytes(b"12345")
+    worker.progress.clear()
+    assert worker.ask(Model(folder=folder, name="agent")).error is None
+    assert worker.progress == [2, 5, 2, 5, 0]  # read, uploaded, and the entry in the registry

@@ -82,6 +82,35 @@ def answer(job):
 serve(answer)
 """
 )
+REPORTS_PROGRESS = (
+    SERVE
+    + """
+import time
+from agentrl_components.tracking.mlflow.messages import Progress
+def answer(job):
+    if type(job).__name__ == "Model":
+        for _ in range(25):
+            time.sleep(0.2)
+            pickle.dump(Progress(size=0), sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
+UPLOADS_A_LARGE_FILE = (
+    SERVE
+    + """
+import time
+from agentrl_components.tracking.mlflow.messages import Progress
+def answer(job):
+    if type(job).__name__ == "Model":
+        pickle.dump(Progress(size=300_000_000), sys.stdout.buffer)  # 300 s at 1 MB/s
+        sys.stdout.buffer.flush()
+        time.sleep(5.0)
+    return Reply(run_id="run-1")
+serve(answer)
+"""
+)
 HANGS = "import time; time.sleep(3600)"
 DIES = "import sys; sys.exit('no disk')"
 
@@ -145,6 +174,15 @@ def test_an_unreachable_server_blocks_nothing_and_is_reported(
     assert failed[1] == "not recorded: the run's parameters"
     assert failed[2] == "not recorded: metrics of iterations 0 to 99"
     assert len(failed) == 12
+
+
+@pytest.mark.parametrize("script", [REPORTS_PROGRESS, UPLOADS_A_LARGE_FILE])
+def test_close_waits_for_an_upload_that_goes_on(tmp_path: Path, script: str) -> None:
+    tracking = tracker(tmp_path, script, deadline_s=2.0)
+    tracking.params({"seed": "0"})
+    wait_until(lambda: tracking.run_id is not None)
+    tracking.model(tmp_path, "walker", "", {})
+    assert tracking.close("FINISHED") == []
 
 
 LOGS_START = "import sys; print('started', file=sys.stderr, flush=True); " + HANGS

@@ -35,6 +35,8 @@ class MlflowServer:
     answers_files_after_s: float = 0.0
     fails_file: str = ""
     """The first upload of the file with this name is answered with status 500."""
+    largest_spans: int | None = None
+    """A larger request with spans, in bytes, is answered with status 413."""
     calls: list[str] = field(default_factory=list)
     """Method and path of the requests, in their order."""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -55,7 +57,8 @@ class MlflowServer:
             return (500, "") if self.versions_asked <= self.fails_version else (200, self.version)
         if path == "/v1/traces":
             self.span_requests.append(len(body))
-            return 200, {}
+            refused = self.largest_spans is not None and len(body) > self.largest_spans
+            return (413, "too large") if refused else (200, {})
         if path.startswith(FILES):
             return self._answer_files(method, path.removeprefix(FILES).lstrip("/"), query, body)
         if method == "GET" and "/traces" in path:

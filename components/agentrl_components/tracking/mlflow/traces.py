@@ -1,15 +1,16 @@
 """Record episodes as MLflow traces: a root span per episode and a child span per turn.
 
 Ids of traces and spans are hashes of what they show, so that recording an episode again changes
-nothing. All spans of a batch are sent in one request. Durations are those that were measured when
-the episode was played. Its start is the time at which it was recorded, since a trajectory holds no
-times of day. A turn of an earlier version, whose duration is not known, is shown as 1 ms.
+nothing. The spans of an episode are sent in one request. Durations are those that were measured
+when the episode was played. Its start is the time at which it was recorded, since a trajectory
+holds no times of day. A turn of an earlier version, whose duration is not known, is shown as 1 ms.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agentrl_components.errors import TrackerError
+from agentrl_components.tracking.mlflow.failure import is_transient, line
 from agentrl_components.tracking.send_queue import Episodes
 from agentrl_components.trajectory.record import Trajectory, Turn
 
@@ -24,12 +27,18 @@ _UNKNOWN_S = 1e-3
 """Duration that is shown for a turn whose duration is not known."""
 CHAT_USAGE = "mlflow.chat.tokenUsage"
 """MLflow's attribute for the token counts of a span."""
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+"""PostgreSQL takes no NUL, and UTF-8 has no lone surrogates."""
 _PREVIEW_LENGTH = 1000
 """Maximum characters of the request and response previews in MLflow's table of traces."""
 
 
 def record_episodes(uri: str, experiment_id: str, run_id: str, batch: Episodes) -> None:
-    """Send the traces of a batch of episodes. Raises what MLflow raises."""
+    """Send the traces of a batch of episodes, with one request for the spans of each, since servers
+    and proxies limit the size of a request.
+
+    Raises what MLflow raises, and `TrackerError` if the server refuses some of the episodes; the
+    others are recorded."""
     from mlflow.tracing.client import TracingClient
 
     client = TracingClient(uri)
@@ -38,10 +47,17 @@ def record_episodes(uri: str, experiment_id: str, run_id: str, batch: Episodes) 
     ]
     if not episodes or _is_recorded(client, episodes[-1][0]):
         return
-    spans = [span for trace_id, episode in episodes for span in _spans(trace_id, batch, episode)]
-    _log_spans(client, experiment_id, spans)
+    refused: list[str] = []
     for trace_id, episode in episodes:
-        client.start_trace(_info(trace_id, experiment_id, run_id, batch, episode))
+        try:
+            _log_spans(client, experiment_id, list(_spans(trace_id, batch, episode)))
+            client.start_trace(_info(trace_id, experiment_id, run_id, batch, episode))
+        except Exception as error:
+            if is_transient(error):
+                raise
+            refused.append(line(error))
+    if refused:
+        raise TrackerError(f"{len(refused)} of {len(episodes)} episodes: {refused[0]}")
 
 
 def _log_spans(client: Any, experiment_id: str, spans: list[Any]) -> None:
@@ -150,18 +166,21 @@ def _outcome(episode: Trajectory) -> str:
 
 
 def _spans(trace_id: int, batch: Episodes, episode: Trajectory) -> Iterator[Any]:
+    """The root span, which has the conversation, and a span for each turn, which has what is new
+    in it: with all messages before it the size would be quadratic in the turns."""
     from mlflow.entities import SpanType
 
     start_ns = batch.time_ms * 1_000_000
     times_ns = turn_times_ns(episode)
+    messages = conversation(episode)
     yield _span(
         trace_id,
         0,
         f"{batch.name}: {episode.category}",
         (start_ns, start_ns + times_ns[-1][1]),
         SpanType.AGENT,
-        {"task": episode.task, "messages": conversation(episode)[:1]},
-        {"outcome": _outcome(episode), "messages": conversation(episode)[1:]},
+        {"task": episode.task, "messages": messages[:1]},
+        {"outcome": _outcome(episode), "messages": messages[1:]},
         episode_attributes(episode) | {"iteration": batch.iteration},
     )
     for index, (turn, (begin, end)) in enumerate(zip(episode.turns, times_ns, strict=True)):
@@ -171,8 +190,8 @@ def _spans(trace_id: int, batch: Episodes, episode: Trajectory) -> Iterator[Any]
             f"turn {index + 1}",
             (start_ns + begin, start_ns + end),
             SpanType.LLM,
-            {"messages": conversation(episode)[: 2 * index + 1]},
-            {"messages": conversation(episode)[2 * index + 1 : 2 * index + 2]},
+            {"messages": messages[2 * index : 2 * index + 1]},
+            {"messages": messages[2 * index + 1 : 2 * index + 2]},
             turn_attributes(episode, turn),
         )
 
@@ -205,13 +224,14 @@ def _span(
     }
     return Span(
         ReadableSpan(
-            name=name,
+            name=_storable(name),
             context=context(index),
             parent=context(0) if index else None,
             resource=Resource.get_empty(),
             # no ASCII escapes, so that MLflow's search finds the text
             attributes={
-                key: json.dumps(value, ensure_ascii=False) for key, value in values.items()
+                key: _storable(json.dumps(value, ensure_ascii=False))
+                for key, value in values.items()
             },
             status=Status(StatusCode.OK),
             start_time=times_ns[0],
@@ -233,18 +253,22 @@ def _info(
         request_time=batch.time_ms,
         execution_duration=turn_times_ns(episode)[-1][1] // 1_000_000,
         state=TraceState.OK,
-        request_preview=first[:_PREVIEW_LENGTH],
+        request_preview=_storable(first[:_PREVIEW_LENGTH]),
         response_preview=_outcome(episode),
         trace_metadata={TraceMetadataKey.SOURCE_RUN: run_id},
         tags={
-            TraceTagKey.TRACE_NAME: f"{batch.name}: {episode.category}",
+            TraceTagKey.TRACE_NAME: _storable(f"{batch.name}: {episode.category}"),
             "shown": batch.name,
             "iteration": str(batch.iteration),
-            "category": episode.category,
+            "category": _storable(episode.category),
             "success": str(episode.success).lower(),
             "horizon": str(episode.max_turns),
         },
     )
+
+
+def _storable(text: str) -> str:
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _trace_id(run_id: str, batch: Episodes, episode: Trajectory) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
 from agentrl_components.tracking.mlflow.database import create_database
+from agentrl_components.tracking.mlflow.failure import is_transient, line
 from agentrl_components.tracking.mlflow.light_import import lighten_import
 from agentrl_components.tracking.mlflow.messages import Finish, Progress, Reply, Target
 from agentrl_components.tracking.mlflow.registry import Registry
@@ -180,7 +181,7 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
         except Exception as error:  # noqa: BLE001  # the jobs behind this one must be recorded
             # A missing file stays missing; a server or a disk may come back.
             missing = isinstance(error, FileNotFoundError) and not isinstance(job, Target)
-            reply = Reply(error=_line(error), transient=not missing and _is_transient(error))
+            reply = Reply(error=line(error), transient=not missing and is_transient(error))
         send(reply)
 
 
@@ -211,33 +212,6 @@ def _name(key: str) -> str:
 
 def _batches(values: list[Any], size: int) -> Iterable[list[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
-
-
-def _is_transient(error: Exception) -> bool:
-    """Whether the same job may succeed later."""
-    from mlflow.exceptions import MlflowException
-    from requests import HTTPError
-    from sqlalchemy.exc import SQLAlchemyError
-
-    match error:
-        case MlflowException():
-            status: int = error.get_http_status_code()
-        case HTTPError() if error.response is not None:  # of a file that is uploaded
-            status = error.response.status_code
-        case _:
-            return isinstance(error, (OSError, SQLAlchemyError))
-    return status >= 500 or status in (408, 429)
-
-
-def _line(error: Exception) -> str:
-    """The error in one line. The text of others than MLflow's own often needs the name of its
-    class: a `KeyError` says only the key."""
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    text = " ".join(str(error).split())
-    known = isinstance(error, (MlflowException, OSError, SQLAlchemyError))
-    return (text if known else f"{type(error).__name__}: {text}")[:500]
 
 
 if __name__ == "__main__":

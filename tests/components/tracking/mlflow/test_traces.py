@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 
+from mlflow_server import mlflow_server
 from mlflow_worker import Worker
 from timed_episode import episode
 
 from agentrl_components.tracking.mlflow.traces import turn_times_ns
 from agentrl_components.tracking.send_queue import Episodes
+from agentrl_components.trajectory.record import Trajectory
 
 
 def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
@@ -47,7 +49,7 @@ def test_episodes_become_traces_with_one_span_per_turn(worker: Worker) -> None:
     assert [message["role"] for message in messages] == ["user", "assistant"] * 2
     assert messages[0]["content"] == "You see a red ball"
     assert root["iteration"] == 3  # equals the step of the metrics
-    assert last["mlflow.spanInputs"]["messages"] == messages[:3]
+    assert last["mlflow.spanInputs"]["messages"] == messages[2:3]  # what is new in this turn
     assert last["mlflow.spanOutputs"]["messages"] == messages[3:]
     usage = last["mlflow.chat.tokenUsage"]
     assert usage["output_tokens"] == last["sampled_tokens"]
@@ -87,6 +89,62 @@ def test_spans_have_the_measured_durations_and_the_trace_the_sum_of_its_tokens(
         trace_id,
     )
     assert counted == [(11, 3, 14)]
+
+
+def long_episode(sample: int, turns: int) -> Trajectory:
+    """An episode whose observations have 8,000 characters each."""
+    played = episode(sample)
+    turn = replace(played.turns[0], observation="x" * 8000)
+    return replace(played, turns=(turn,) * turns)
+
+
+def test_a_request_has_the_spans_of_one_episode_and_its_size_is_linear_in_the_turns(
+    worker: Worker,
+) -> None:
+    """An episode of 30 turns of 8,000 characters: they are in its root span and in the turns."""
+    with mlflow_server() as server:
+        assert worker.open(server.uri).error is None
+        for turns in (15, 30):
+            episodes = tuple(long_episode(sample, turns) for sample in range(8))
+            batch = Episodes(iteration=turns, name="train", time_ms=5000, episodes=episodes)
+            assert worker.ask(batch).error is None
+        assert len(server.span_requests) == 16
+        short, long = max(server.span_requests[:8]), max(server.span_requests[8:])
+        assert 30 * 2 * 8000 < long < 520_000
+        assert long < 2 * short
+
+
+def test_an_episode_that_the_server_refuses_keeps_no_other_of_its_batch_from_being_recorded(
+    worker: Worker,
+) -> None:
+    with mlflow_server() as server:
+        server.largest_spans = 100_000
+        assert worker.open(server.uri).error is None
+        episodes = (long_episode(0, 30), long_episode(1, 2))
+        reply = worker.ask(Episodes(iteration=1, name="train", time_ms=0, episodes=episodes))
+        assert reply.error is not None
+        assert reply.error.startswith("1 of 2 episodes: ")
+        assert "413" in reply.error
+        assert not reply.transient
+        assert sum("/traces" in call and "POST /api" in call for call in server.calls) == 1
+
+
+def test_characters_that_a_database_cannot_store_are_replaced(worker: Worker) -> None:
+    run_id = worker.start()
+    played = episode()
+    turn = replace(played.turns[0], observation="a\x00b\ud800c", action="\udfff")
+    batch = Episodes(iteration=7, name="odd", time_ms=0, episodes=(replace(played, turns=(turn,)),))
+    assert worker.ask(batch).error is None
+    [(preview, content)] = worker.rows(
+        "select i.request_preview, s.content from trace_info i"
+        " join spans s on s.trace_id = i.request_id"
+        " join trace_request_metadata m on m.request_id = i.request_id"
+        " where s.name = 'turn 1' and m.key = 'mlflow.sourceRun' and m.value = ?",
+        run_id,
+    )
+    assert preview == "a\ufffdb\ufffdc"
+    inputs = json.loads(json.loads(content)["attributes"]["mlflow.spanInputs"])
+    assert inputs["messages"][0]["content"] == "a\x00b\ufffdc"  # JSON escapes a NUL
 
 
 def test_turns_without_durations_are_shown_as_1_ms_each() -> None:

@@ -8,6 +8,9 @@ from agentrl_components.reporting.html import interval, percent
 from agentrl_components.reporting.schema import Report
 from agentrl_components.spec import RunSpec
 
+_LONGEST = 8000
+"""Characters that MLflow keeps of a description. It cuts the end off longer ones."""
+
 
 def run_description(report: Report) -> str:
     """Goal, result, files and the command that reproduces the run."""
@@ -23,7 +26,7 @@ def run_description(report: Report) -> str:
         if getattr(one, wanted)
     ]
     table = ["| held-out success | | 95 % interval |", "|---|---|---|", *rows] if rows else []
-    return "\n".join(
+    text = "\n".join(
         [
             f"**{report.headline}**",
             "",
@@ -35,13 +38,11 @@ def run_description(report: Report) -> str:
             "- Report and learning curve: `report.html`, `curve.png` in this run's artifacts",
             "- Played episodes: the traces of this run",
             "",
-            "Reproduce it with `agentrl run run.yaml` and this manifest:",
-            "",
-            "```yaml",
-            report.manifest.rstrip(),
-            "```",
+            "Reproduce it with `agentrl run run.yaml` and ",
         ]
     )
+    whole = f"{text}this manifest:\n\n```yaml\n{report.manifest.rstrip()}\n```"
+    return whole if len(whole) <= _LONGEST else f"{text}the manifest in `report.html`."
 
 
 def model_description(report: Report, template: str) -> str:

@@ -277,6 +277,19 @@ def test_the_description_has_goal_result_checkpoints_and_manifest(store):
     assert "template: `plain`" in model_description(free, "plain")
 
 
+def test_a_manifest_too_long_for_a_description_is_left_out_whole(store):
+    report = build(store, RUN)
+    empty = len(run_description(report.model_copy(update={"manifest": ""})))
+    fits = report.model_copy(update={"manifest": "x" * (8000 - empty)})
+    assert len(run_description(fits)) == 8000
+    longer = run_description(report.model_copy(update={"manifest": "x" * (8001 - empty)}))
+    assert longer.startswith(f"**{report.headline}**")
+    assert "xx" not in longer
+    assert longer.endswith(
+        "Reproduce it with `agentrl run run.yaml` and the manifest in `report.html`."
+    )
+
+
 def test_the_models_metadata_has_what_is_needed_to_let_it_act():
     acting = model_metadata(RUN.spec)["agentrl"]
     assert (acting["template"], acting["max_turns"]) == ("plain", 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -50,16 +51,30 @@ class CollectRequest:
         self, instructions: Mapping[str, str], groups: Iterable[int] | None = None
     ) -> list[Job]:
         """One job per episode, ordered by group and sample; of all tasks, or of those at the
-        indices `groups`. `instructions` are the environments' prompts by name."""
+        indices `groups`. `instructions` are the environments' prompts by name.
+
+        The samples of a task that is among `tasks` again, as when a finite split starts over, are
+        numbered on: their seeds are others."""
+        firsts = self._first_samples()
         return [
             Job(
                 environment=self.tasks[index].environment,
                 instructions=instructions[self.tasks[index].environment],
                 task=self.tasks[index].task,
                 group=self.first_group + index,
-                sample=sample,
+                sample=firsts[index] + sample,
                 iteration=self.iteration,
             )
             for index in (range(len(self.tasks)) if groups is None else groups)
             for sample in range(self.samples)
         ]
+
+    def _first_samples(self) -> list[int]:
+        """The number of the first sample of each group."""
+        times: Counter[tuple[str, str]] = Counter()
+        firsts = []
+        for drawn in self.tasks:
+            task = (drawn.environment, drawn.task.id)
+            firsts.append(self.samples * times[task])
+            times[task] += 1
+        return firsts

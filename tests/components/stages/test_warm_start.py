@@ -10,12 +10,13 @@ import yaml
 from iteration_records import iteration_record
 
 from agentrl_components.errors import SpecError
+from agentrl_components.rollout.request import RANDOM_POLICY
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import parse
 from agentrl_components.stages.before_training import prepare
 from agentrl_components.stages.provision import provision
-from agentrl_components.stages.warm_start import from_hindsight, open_source, warm_start
+from agentrl_components.stages.warm_start import from_hindsight, open_source, play, warm_start
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
@@ -144,6 +145,22 @@ def test_goals_that_cannot_be_rewritten_are_refused_before_the_first_evaluation(
         with pytest.raises(SpecError, match=r"spec\.environments\[0\] \(rooms\) cannot"):
             prepare(context)
         assert list(store.list(keys.EVALUATIONS)) == []
+
+
+def test_random_episodes_of_a_task_that_was_drawn_again_are_others(tmp_path):
+    """The corridor has 97 training tasks, so that the last 53 of 150 episodes have tasks again."""
+    manifest = yaml.safe_load(MANIFEST.replace("WHERE", "builtin: corridor"))
+    manifest["spec"]["warmStart"] |= {"algorithm": "filtered-imitation", "episodes": 150}
+    run = parse(manifest)
+    warm = run.spec.warm_start
+    assert warm is not None
+    store, tracker = DirectoryStore(tmp_path), MemoryTracker()
+    with RunContext(run, store, tracker, SilentProgressView(), lambda: None) as context:
+        episodes = play(context, warm, 0, RANDOM_POLICY)
+    actions = [tuple(turn.action for turn in episode.turns) for episode in episodes]
+    assert [e.task for e in episodes[97:]] == [e.task for e in episodes[:53]]
+    copies = [one == other for one, other in zip(actions[97:], actions, strict=False)]
+    assert 0 < sum(copies) < 53  # there are at most 27 episodes of three turns
 
 
 def test_a_resumed_run_has_the_reference_policy_of_the_warm_start(tmp_path):

@@ -7,8 +7,10 @@
     Observation: There is a key here.
     Action: take key
 
-A reply is one line: it ends with a line break token or an end-of-text token. It begins with the
-space after `Action:`, because tokenizers join a space with the word that follows.
+A reply is one line: it ends with a token that has a line break, or with an end-of-text token. Many
+tokenizers (Qwen2, Llama 3) join a line break with the punctuation before it, as in `]\\n`; what
+precedes the line break in such a token is part of the reply. A reply begins with the space after
+`Action:`, because tokenizers join a space with the word that follows.
 """
 
 from __future__ import annotations
@@ -32,9 +34,14 @@ class ReactDialogue:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._codec = Codec(tokenizer)
-        self._breaks = _line_breaks(tokenizer, self._codec)
+        breaks = _line_breaks(tokenizer, self._codec)
         ends = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
-        self.stop: tuple[int, ...] = (*self._breaks, *ends)
+        self.stop: tuple[int, ...] = tuple(dict.fromkeys([*breaks, *ends]))
+        blank = {index for index, text in breaks.items() if not text.strip()}
+        self._left_out = {*blank, *ends}
+        """Stop tokens without text of the reply."""
+        self._line_ends = blank | {i for i, text in breaks.items() if text.endswith("\n")}
+        """Tokens after which a line begins."""
         first = tokenizer.bos_token_id
         self._start = [first] if tokenizer.encode("a")[:1] == [first] else []
 
@@ -45,14 +52,16 @@ class ReactDialogue:
 
     def following(self, reply: Sequence[int], observation: str) -> list[int]:
         # An end-of-text token ends the reply, but not the line.
-        broken = bool(reply) and reply[-1] in self._breaks
-        return [*([] if broken else self._breaks[:1]), *self._prompt(observation)]
+        broken = bool(reply) and reply[-1] in self._line_ends
+        return [*([] if broken else self.stop[:1]), *self._prompt(observation)]
 
     def closing(self, reply: Sequence[int]) -> list[int]:
-        return [] if reply and reply[-1] in self.stop else [self._breaks[0]]
+        return [] if reply and reply[-1] in self.stop else [self.stop[0]]
 
     def text(self, reply: Sequence[int]) -> str:
-        return self._codec.decode([index for index in reply if index not in self.stop]).strip()
+        kept = [index for index in reply if index not in self._left_out]
+        line, _, _ = self._codec.decode(kept).strip().partition("\n")
+        return line.rstrip()
 
     def action(self, text: str) -> str:
         return text
@@ -64,18 +73,18 @@ class ReactDialogue:
         return self._codec.encode(f"Observation: {self._codec.escaped(observation)}\nAction:")
 
 
-def _line_breaks(tokenizer: PreTrainedTokenizerBase, codec: Codec) -> tuple[int, ...]:
-    """Ids of all white space tokens with a line break; that of "\\n" first."""
+def _line_breaks(tokenizer: PreTrainedTokenizerBase, codec: Codec) -> dict[int, str]:
+    """All tokens with a line break, and their texts; that of "\\n" first."""
     plain = codec.encode("\n")
     if len(plain) != 1 or codec.decode(plain) != "\n":
         raise ModelError(
             f"tokenizer of {tokenizer.name_or_path or 'the model'} has no token for a line break, "
             "which ends a reply with `template: react`; set `template: chat`"
         )
-    marked = (
+    marked = sorted(
         index
         for token, index in tokenizer.get_vocab().items()
         if any(mark in token for mark in LINE_BREAK_MARKS)
     )
-    blank = sorted(index for index in marked if not codec.decode([index]).strip())
-    return (plain[0], *(index for index in blank if index != plain[0]))
+    texts = {index: codec.decode([index]) for index in (plain[0], *marked)}
+    return {index: text for index, text in texts.items() if "\n" in text or not text.strip()}

@@ -91,10 +91,15 @@ Make = Callable[..., PreTrainedTokenizerFast]
 
 
 def train_tokenizer(
-    special: list[str], template: str | None, eos: str, bos: str | None = None
+    special: list[str],
+    template: str | None,
+    eos: str,
+    bos: str | None = None,
+    pattern: str = SPLIT_PATTERN,
+    more: tuple[str, ...] = (),
 ) -> PreTrainedTokenizerFast:
     model = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(SPLIT_PATTERN), "isolated")
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     model.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
     model.decoder = decoders.ByteLevel()
@@ -104,7 +109,7 @@ def train_tokenizer(
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    model.train_from_iterator(LINES * 4, trainer)
+    model.train_from_iterator([*LINES, *more] * 4, trainer)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=model,
         eos_token=eos,
@@ -118,7 +123,8 @@ def train_tokenizer(
 
 @pytest.fixture(scope="session")
 def make() -> Make:
-    """Trains a tokenizer. Arguments: special tokens, chat template, EOS token, BOS token."""
+    """Trains a tokenizer. Arguments: special tokens, chat template, EOS token, BOS token, pattern
+    of the pre-tokenizer, further texts to train on."""
     return train_tokenizer
 
 

@@ -14,6 +14,17 @@ from agentrl_components.errors import ModelError
 
 Make = Callable[..., PreTrainedTokenizerFast]
 
+LLAMA3_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How the tokenizers of Llama 3 split a text into words: punctuation takes the line breaks after
+it."""
+QWEN2_PATTERN = LLAMA3_PATTERN.replace("{1,3}", "")
+"""Likewise, those of Qwen2, Qwen2.5 and Qwen3."""
+PATHS_PATTERN = LLAMA3_PATTERN.replace(r"[\r\n]*", r"[\r\n/]*")
+"""Likewise, those of GPT-4o's vocabulary (Phi-4-mini): slashes too."""
+
 
 def test_the_opening_has_instructions_an_observation_line_and_an_action_line(base) -> None:
     opened = ReactDialogue(base).opening("Find it.", "look")
@@ -76,3 +87,48 @@ def test_a_tokenizer_without_a_line_break_token_is_rejected() -> None:
     words = PreTrainedTokenizerFast(tokenizer_object=model, name_or_path="org/words")
     with pytest.raises(ModelError, match="org/words has no token for a line break"):
         dialogue_for("react", words, tiny=False)
+
+
+@pytest.fixture(params=[LLAMA3_PATTERN, QWEN2_PATTERN], ids=["llama3", "qwen2"])
+def joining(request, make: Make) -> PreTrainedTokenizerFast:
+    """A tokenizer with `]\n` and `.\n` as one token each, as these models have."""
+    lines = ("search[castle]\n", "search[key]\n", "go north.\n", "look.\n")
+    return make(["<|endoftext|>"], None, "<|endoftext|>", pattern=request.param, more=lines)
+
+
+def test_a_token_of_punctuation_and_a_line_break_ends_a_reply(joining) -> None:
+    dialogue = ReactDialogue(joining)
+    assert joining.convert_ids_to_tokens(joining.encode("[key]\n"))[-1] == "]Ċ"
+    ends = joining.convert_tokens_to_ids(["]Ċ", ".Ċ"])
+    assert set(ends) <= set(dialogue.stop)
+    assert joining.convert_ids_to_tokens([dialogue.stop[0]]) == ["Ċ"]
+    kept = joining.convert_tokens_to_ids(["]", ".", "<|endoftext|>"])
+    assert [one in dialogue.stop for one in kept] == [False, False, True]
+
+
+def test_the_punctuation_of_such_a_token_is_part_of_the_action(joining) -> None:
+    dialogue = ReactDialogue(joining)
+    assert dialogue.text(joining.encode(" search[castle]\n")) == "search[castle]"
+    assert dialogue.text(joining.encode(" go north.\n")) == "go north."
+    assert dialogue.text(joining.encode(" go\n")) == "go"
+
+
+def test_a_reply_that_ends_in_such_a_token_gets_no_second_line_break(joining) -> None:
+    dialogue = ReactDialogue(joining)
+    reply = joining.encode(" search[castle]\n")
+    after = joining.encode("Observation: look\nAction:")
+    assert dialogue.following(reply, "look") == after
+    assert dialogue.closing(reply) == []
+
+
+def test_text_after_the_line_break_of_a_token_is_no_part_of_the_action(make: Make) -> None:
+    lines = ("go north.\n/", "look.\n/")
+    slashes = make(["<|endoftext|>"], None, "<|endoftext|>", pattern=PATHS_PATTERN, more=lines)
+    dialogue = ReactDialogue(slashes)
+    reply = slashes.encode(" go north.\n/")
+    assert slashes.convert_ids_to_tokens(reply)[-1] == ".Ċ/"
+    assert reply[-1] in dialogue.stop
+    assert dialogue.text(reply) == "go north."
+    # The line of the slash is not ended.
+    assert dialogue.following(reply, "look")[0] == dialogue.stop[0]
+    assert dialogue.closing(reply) == []

@@ -176,17 +176,25 @@ def conversation_example(
     are imitated, including stop tokens, 0 on those of other replies, and `observation_weight` on
     all others.
 
-    Raises `ValueError` if all weights are 0."""
+    Raises `ValueError` if all weights are 0, or if a reply that is imitated would end before its
+    last token when the policy samples it."""
     ids: list[int] = []
     weights: list[float] = []
     reply: list[int] = []
+    stops = frozenset(dialogue.stop)
     for turn, (observation, answer) in enumerate(conversation.turns):
         seen = (
             dialogue.following(reply, observation)
             if turn
             else dialogue.opening(conversation.instructions, observation)
         )
-        reply = [*dialogue.encode_action(answer.content), dialogue.stop[0]]
+        spoken = dialogue.encode_action(answer.content)
+        if answer.imitated and not stops.isdisjoint(spoken):
+            raise ValueError(
+                f"reply {turn + 1} has a token that ends a reply; with model.template react a "
+                "reply is one line: put each on one line, or set model.template: chat"
+            )
+        reply = [*spoken, dialogue.stop[0]]
         ids += [*seen, *reply]
         weights += [observation_weight] * len(seen) + [float(answer.imitated)] * len(reply)
     if not any(weights):

@@ -4,8 +4,11 @@ import json
 
 import pytest
 import text_episode
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from agentrl_components.dialogue.plain import PlainDialogue
+from agentrl_components.dialogue.react import ReactDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec
@@ -27,13 +30,22 @@ SPEC = RunSpec.model_validate(
 MESSAGES = [("user", "door left"), ("assistant", "left"), ("user", "door"), ("assistant", "push")]
 
 
-def read(tmp_path, *lines, observation_weight=0.5):
+def react_dialogue():
+    """A dialogue of lines with a token per byte."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    model = Tokenizer(models.BPE({byte: i for i, byte in enumerate(sorted(alphabet))}, []))
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = decoders.ByteLevel()
+    return ReactDialogue(PreTrainedTokenizerFast(tokenizer_object=model))
+
+
+def read(tmp_path, *lines, observation_weight=0.5, dialogue=DIALOGUE):
     path = tmp_path / "conversations.jsonl"
     path.write_text(
         "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     )
     context = SPEC.model.context
-    return conversation_examples(given(path), DIALOGUE, context, observation_weight)
+    return conversation_examples(given(path), dialogue, context, observation_weight)
 
 
 def given(path):
@@ -127,6 +139,23 @@ def test_characters_that_end_a_line_in_other_formats_are_part_of_a_text(tmp_path
         (2, "door\u0085"),
         (3, "door\u2029"),
     ]
+
+
+def test_a_reply_that_sampling_would_end_early_is_named(tmp_path):
+    def line(*replies):
+        turns = [(("user", "x"), ("assistant", reply)) for reply in replies]
+        return {"messages": [{"role": r, "content": c} for turn in turns for r, c in turn]}
+
+    two_lines = "a\nb"
+    given_before = line("b", two_lines)
+    given_before["messages"][3]["loss"] = False
+    fine = [line("b", " b\n"), given_before]
+    assert len(read(tmp_path, *fine, dialogue=react_dialogue())) == 2
+    assert len(read(tmp_path, line(two_lines))) == 1  # a line break ends no reply of `plain`
+    with pytest.raises(SpecError) as error:
+        read(tmp_path, line("b", two_lines), *fine, dialogue=react_dialogue())
+    (mistake,) = error.value.mistakes
+    assert "line 1: reply 2 has a token that ends a reply; with model.template react" in mistake
 
 
 def test_every_conversation_that_does_not_fit_is_named(tmp_path):

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
+from agentrl_components.dialogue.thoughts import THOUGHT, THOUGHT_END, after_thoughts
 from agentrl_components.dialogue.tokenizer import Codec
 from agentrl_components.errors import DriftError, ModelError
 from agentrl_envs.env import split_exchange
@@ -52,9 +53,6 @@ ENDS = (
 )
 """Special tokens that end a reply, if the vocabulary has them. The generation configs of Qwen2.5,
 Qwen3 and Llama-3 name the same ones: end of message, end of text, and `<|eom_id|>` of Llama-3."""
-
-THOUGHT, THOUGHT_END = "<think>", "</think>"
-"""What a model that thinks writes around its thoughts (Qwen3, DeepSeek-R1)."""
 
 SYSTEM = "AgentMark-0"
 """Marker for the text of the system message."""
@@ -136,10 +134,7 @@ class ChatDialogue:
         return self._codec.decode([index for index in reply if index not in self.stop])
 
     def action(self, text: str) -> str:
-        _, end, after = text.rpartition(THOUGHT_END)
-        if end:
-            return after.strip()
-        return "" if self._thinks or THOUGHT in text else text  # thoughts that were cut off
+        return after_thoughts(text, begun=self._thinks)
 
     def encode_action(self, action: str) -> list[int]:
         return list(self._codec.encode(self._codec.escaped(action)))

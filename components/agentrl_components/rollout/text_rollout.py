@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Protocol
 
+from agentrl_components.dialogue.thoughts import after_thoughts
 from agentrl_components.engines.random_policy import random_index
 from agentrl_components.errors import ContextFullError, EngineError
 from agentrl_components.rollout.episode import EpisodeState, Job, Rules, trajectory
@@ -159,15 +160,16 @@ async def play_text(
         except ContextFullError as error:
             state.note = f"{CONTEXT_FULL}: {error}"
             break
-        action, usage = reply.text, usage + reply.usage
-        messages.append(Message(role="assistant", content=action))
-        step = await session.step(action)
+        said, usage = reply.text, usage + reply.usage
+        messages.append(Message(role="assistant", content=said))
+        # Servers that are not told of a model's thoughts return them as part of its reply.
+        step = await session.step(after_thoughts(said))
         turn = Turn(
             start=0,
             end=0,
             reward=step.reward,
             wellformed=step.wellformed,
-            action=action,
+            action=said,
             observation=seen.text,
             version=NO_VERSION,
             started_s=started_s,

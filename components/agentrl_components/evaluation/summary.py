@@ -54,7 +54,7 @@ class HeldoutResult(SuccessRate):
     out_of_tokens: int = 0
     """Episodes that ended because their tokens filled the context."""
     pass_at: dict[int, float]
-    """pass@k by k; empty if `samples` is 1."""
+    """pass@k by k: the powers of two up to `samples`, and `samples`. Empty if `samples` is 1."""
     categories: dict[str, SuccessRate]
     environments: dict[str, SuccessRate] = {}
     """By environment, if there are several; without those that were down."""
@@ -93,7 +93,6 @@ def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> H
         categories[category(episode)].append(episode)
     replies = [turn.wellformed for e in played for turn in e.turns]
     tries = by_task(played)
-    powers = [2**i for i in range(1, samples.bit_length()) if 2**i <= samples]
     return HeldoutResult(
         **success_rate(played).model_dump(),
         name=name,
@@ -107,7 +106,7 @@ def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> H
         turns=float(np.mean([len(e.turns) for e in played])),
         lost=len(episodes) - len(played),
         out_of_tokens=sum(e.out_of_tokens for e in played),
-        pass_at={k: mean_pass_at(tries, k) for k in ([1, *powers] if samples > 1 else [])},
+        pass_at=_pass_at(tries, samples) if samples > 1 else {},
         categories={name: success_rate(some) for name, some in sorted(categories.items())},
         environments=_by_environment(episodes, played),
         turn_sweep={},
@@ -153,7 +152,9 @@ def from_interval(interval: Interval) -> SuccessRate:
     )
 
 
-def mean_pass_at(tries: Sequence[tuple[int, int]], k: int) -> float:
-    """Mean pass@k over the tasks with at least k tries."""
-    enough = [(n, successes) for n, successes in tries if n >= k]
-    return mean_pass_at_k(enough, k) if enough else 0.0
+def _pass_at(tries: Sequence[tuple[int, int]], samples: int) -> dict[int, float]:
+    """Mean pass@k over the tasks with at least k tries, for the powers of two up to `samples` and
+    `samples` itself. Without a k that no task was tried, since episodes were lost."""
+    powers = [2**i for i in range(samples.bit_length())]
+    enough = {k: [one for one in tries if one[0] >= k] for k in sorted({*powers, samples})}
+    return {k: mean_pass_at_k(some, k) for k, some in enough.items() if some}

@@ -4,6 +4,7 @@ import pytest
 from text_episode import episode
 
 from agentrl_components.evaluation.summary import heldout_result
+from agentrl_components.trajectory.record import Ending
 
 
 def played(task: int, sample: int, *, success: bool = False):
@@ -18,6 +19,22 @@ def test_no_success_in_30_tasks_leaves_up_to_11_percent_however_often_they_are_t
     assert (found.success, found.low, found.n) == (0.0, 0.0, 30)
     assert found.high == pytest.approx(0.1135, abs=1e-4)
     assert found.categories["babyai/UnlockPickup"].high == found.high
+
+
+def test_pass_at_k_is_reported_for_powers_of_two_and_for_all_samples():
+    """One of two tasks is solved once in five tries: pass@k of it is k / 5."""
+    episodes = [played(task, i, success=task + i == 0) for task in range(2) for i in range(5)]
+    found = heldout_result("policy", episodes, 5)
+    assert found.pass_at == pytest.approx({1: 0.1, 2: 0.2, 4: 0.4, 5: 0.5})
+    assert heldout_result("policy", episodes[:4], 4).pass_at.keys() == {1, 2, 4}
+    assert heldout_result("policy", episodes[:1], 1).pass_at == {}
+
+
+def test_pass_at_k_is_left_out_if_no_task_was_tried_k_times():
+    """Of four tries each, two are lost in both tasks; the first is solved once in the other two."""
+    tries = [played(task, i, success=task + i == 0) for task in range(2) for i in range(4)]
+    episodes = [replace(e, ending=Ending.LOST) if e.sample >= 2 else e for e in tries]
+    assert heldout_result("policy", episodes, 4).pass_at == {1: 0.25, 2: 0.5}
 
 
 def limited(**limits: int):

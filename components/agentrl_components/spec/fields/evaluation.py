@@ -16,7 +16,8 @@ class Evaluation(SpecModel):
     tasks: int = Field(default=200, ge=1, le=100000)
     """Number of held-out tasks, divided among the environments by weight."""
     samples: int = Field(default=1, ge=1, le=1024)
-    """Episodes of each task. Above 1, pass@k is reported too."""
+    """Episodes of each task. Above 1, pass@k is reported too, for k of 1, 2, 4 and so on, and of
+    all of them."""
     temperature: float = Field(default=1.0, ge=0, le=5)
     """Sampling temperature. 0: greedy decoding."""
     max_turns: int | None = Field(default=None, ge=1, le=1000)

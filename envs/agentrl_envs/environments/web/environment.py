@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from playwright.async_api import Error
 
 from agentrl_envs.browser.actions import Action, Goto, Stop, spell
+from agentrl_envs.browser.devtools import EMPTY
 from agentrl_envs.browser.perform import perform
 from agentrl_envs.browser.session import BrowserSession
 from agentrl_envs.browser.thread import BrowserThread
@@ -225,6 +226,8 @@ class _Final:
         return self._browser.page.url
 
     async def open(self, url: str) -> None:
+        if "#" in url:  # the browser only scrolls to a fragment of the page that it shows
+            await self._browser.visit(EMPTY)
         await self._browser.visit(url)
         await self._browser.settle()
 

@@ -50,7 +50,7 @@ class FinalState(Protocol):
         ...
 
     async def open(self, url: str) -> None:
-        """Load a page, with the session's cookies."""
+        """Load a page, with the session's cookies, also where the tab shows it already."""
         ...
 
     async def read(self, steps: tuple[Step, ...]) -> str | None:
@@ -130,10 +130,12 @@ def url_match(evaluation: Evaluation, url: str, addresses: Addresses) -> bool:
 async def program_html(
     targets: tuple[ProgramHtml, ...], state: FinalState, addresses: Addresses
 ) -> bool:
-    """Whether every element that is named has its required contents."""
+    """Whether every element that is named has its required contents. A page that a target names is
+    loaded, so that input counts only if it was saved; `last` is the page as the agent left it."""
     if not targets:
         raise TaskError("eval.program_html: the evaluator program_html needs at least one entry")
     last = state.url
+    shown = "last"  # or the address that was loaded for the target before
     for target in targets:
         url = last if target.url == "last" else addresses.real(target.url)
         if url.startswith("func:") or target.locator.startswith("func:"):
@@ -141,8 +143,9 @@ async def program_html(
                 f"eval.program_html: helper {url if url.startswith('func:') else target.locator!r} "
                 "is not known; name an address and a locator"
             )
-        if url != state.url:
+        if target.url != shown and url != shown:
             await state.open(url)
+            shown = url
         text = await state.read(parse_locator(target.locator))
         if text is None or not _contents_hold(target, text):
             return False

@@ -227,6 +227,21 @@ def test_an_element_of_a_page_is_graded(play):
     assert not play("```stop```", program_html=[program]).success
 
 
+@pytest.mark.parametrize(
+    ("address", "success"),
+    [("last", True), ("__SHOPPING__/mug", False), ("__SHOPPING__/mug#amount", False)],
+)
+def test_input_that_was_not_saved_counts_on_the_last_page_only(play, address, success):
+    program = {
+        "url": address,
+        "locator": "document.querySelector('#amount').value",
+        "required_contents": {"exact_match": "5"},
+    }
+    replies = ("```type [8] [5] [0]```", "```stop```")
+    step = play(*replies, start="__SHOPPING__/mug", program_html=[program])
+    assert step.success is success
+
+
 def test_upstream_never_grades_an_episode_that_reaches_its_turn_cap_and_here_it_is_graded(play):
     wanted = {"reference_url": "__SHOPPING__/mug"}
     step = play("```click [3]```", options={"turn_limit": 1}, **wanted)

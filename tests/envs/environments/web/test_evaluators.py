@@ -13,16 +13,20 @@ ADDRESSES = Addresses({"shopping": "http://127.0.0.1:7770", "gitlab": "http://12
 
 @dataclass
 class Pages:
-    """A browser that has stopped: texts by URL and locator."""
+    """A browser that has stopped: texts by URL and locator. `unsaved`: texts that the agent has
+    left on its page, until a page is loaded."""
 
     url: str = "http://127.0.0.1:7770/"
     texts: dict[tuple[str, tuple[Step, ...]], str] = field(default_factory=dict)
+    unsaved: dict[tuple[Step, ...], str] = field(default_factory=dict)
+    loads: list[str] = field(default_factory=list)
 
     async def open(self, url: str) -> None:
-        self.url = url
+        self.url, self.unsaved = url, {}
+        self.loads.append(url)
 
     async def read(self, steps: tuple[Step, ...]) -> str | None:
-        return self.texts.get((self.url, steps))
+        return self.unsaved.get(steps, self.texts.get((self.url, steps)))
 
 
 def evaluated(**evaluation) -> TaskConfig:
@@ -160,6 +164,29 @@ async def test_the_last_page_is_the_agents_even_after_another_was_looked_at():
     assert await program_html(
         evaluated(program_html=targets).evaluation.program_html, pages, ADDRESSES
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "passes", "loads"),
+    [("__SHOPPING__/mug", False, ["http://127.0.0.1:7770/mug"]), ("last", True, [])],
+)
+async def test_a_page_that_a_target_names_is_loaded_also_where_the_agent_stands_on_it(
+    address, passes, loads
+):
+    mug, steps = "http://127.0.0.1:7770/mug", parse_locator(PRICE)
+    pages = Pages(mug, {(mug, steps): "$12"}, {steps: "$13"})
+    config = evaluated(program_html=[target(address, exact_match="$13")])
+    assert await program_html(config.evaluation.program_html, pages, ADDRESSES) is passes
+    assert pages.loads == loads
+
+
+async def test_a_page_that_two_targets_in_succession_name_is_loaded_once():
+    mug, steps = "http://127.0.0.1:7770/mug", parse_locator(PRICE)
+    pages = Pages(mug, {(mug, steps): "$12"})
+    targets = [target("__SHOPPING__/mug", must_include=[each]) for each in ("$", "12")]
+    config = evaluated(program_html=targets)
+    assert await program_html(config.evaluation.program_html, pages, ADDRESSES)
+    assert pages.loads == [mug]
 
 
 async def test_alternatives_are_separated_by_or():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import httpx
 
@@ -11,6 +12,12 @@ from agentrl_envs.environments.web.evaluators import Judge
 from agentrl_envs.errors import SessionError, TaskError
 
 TIMEOUT_S = 60.0
+
+_THOUGHTS = re.compile(r".*</think>|<think>.*", re.DOTALL)
+"""What a judge that thinks says before its verdict: closed, where the chat template may have opened
+it, or cut off."""
+
+_VERDICT = re.compile(r"[\W_]*(same|different)\b", re.IGNORECASE)
 
 _QUESTION = """\
 A question was answered. Does the given answer mean the same as the reference answer? The answer \
@@ -43,7 +50,7 @@ def judge_of(judge: options.Judge | None) -> Judge | None:
 
 class ModelJudge:
     """The model at an OpenAI-compatible endpoint. Its methods raise `SessionError` if it does not
-    answer."""
+    answer, or neither same nor different."""
 
     def __init__(self, judge: options.Judge) -> None:
         self._judge = judge
@@ -60,17 +67,24 @@ class ModelJudge:
             "model": judge.model,
             "messages": [{"role": "user", "content": question}],
             "temperature": 0,
-            "max_tokens": 16,
+            "max_tokens": judge.max_tokens,
         }
         try:
             async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
                 url = f"{judge.url.rstrip('/')}/chat/completions"
                 response = await http.post(url, json=body, headers=_headers(judge))
                 response.raise_for_status()
-                verdict = str(response.json()["choices"][0]["message"]["content"])
+                reply = response.json()["choices"][0]["message"]["content"]
         except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
             raise SessionError(f"judge {judge.url}: {type(error).__name__}: {error}") from None
-        return verdict.strip().strip(".").lower() == "same"
+        verdict = _VERDICT.match(_THOUGHTS.sub("", reply)) if isinstance(reply, str) else None
+        if verdict is None:
+            shown = reply[-200:] if isinstance(reply, str) else reply
+            raise SessionError(
+                f"judge {judge.url}: its reply {shown!r} is neither same nor different; if it "
+                f"thinks first, raise judge.max_tokens ({judge.max_tokens})"
+            )
+        return verdict.group(1).lower() == "same"
 
 
 def _headers(judge: options.Judge) -> dict[str, str]:

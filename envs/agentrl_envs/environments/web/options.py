@@ -32,6 +32,8 @@ class Judge(BaseModel):
     model: str
     key_env: str = ""
     """Environment variable that holds the API key."""
+    max_tokens: Annotated[int, Field(ge=1)] = 1024
+    """Most tokens of a reply, with the thoughts of a model that thinks before it answers."""
 
 
 class WebOptions(BaseModel):
@@ -81,8 +83,8 @@ class WebOptions(BaseModel):
     timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Seconds after which an action, or a page that does not load, loses the session."""
     judge: Judge | None = None
-    """Endpoint of the model that compares answers of `fuzzy_match` tasks: `url`, `model` and
-    `key_env`. Without one such tasks are refused."""
+    """Endpoint of the model that compares answers of `fuzzy_match` tasks: `url`, `model`, `key_env`
+    and `max_tokens`. Without one such tasks are refused."""
 
     @field_validator("sites")
     @classmethod

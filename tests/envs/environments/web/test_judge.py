@@ -16,7 +16,7 @@ from agentrl_envs.errors import SessionError
 
 
 @contextmanager
-def endpoint(*verdicts: str) -> Iterator[tuple[ModelJudge, list[str]]]:
+def endpoint(*verdicts: str | None) -> Iterator[tuple[ModelJudge, list[str]]]:
     """A judge at an endpoint that gives these verdicts, and the questions that it was asked."""
     questions: list[str] = []
     left = iter(verdicts)
@@ -50,6 +50,31 @@ async def test_an_answer_is_compared_with_the_reason_for_which_a_task_cannot_be_
         assert await judge.gives_the_reason("buy a mug", "no mug is left", "sold out")
         assert not await judge.gives_the_reason("buy a mug", "no mug is left", "done")
     assert "Known reason: no mug is left\nGiven answer: sold out" in questions[0]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "same"),
+    [
+        ("**Same**, because both say twelve.", True),
+        ('"same"', True),
+        ("Different: the currency is missing.", False),
+        ("<think>\nDifferent words, but ...\n</think>\n\nsame", True),
+        ("Is it the same? ... no.</think> different", False),
+    ],
+)
+async def test_the_first_word_after_the_thoughts_is_the_verdict(verdict, same):
+    with endpoint(verdict) as (judge, _):
+        assert await judge.means_the_same("how much?", "$12", "twelve dollars") is same
+
+
+@pytest.mark.parametrize("verdict", [None, "", "<think>\nOkay, the same", "maybe", "not the same"])
+async def test_a_reply_without_a_verdict_loses_the_session_and_is_no_score(verdict):
+    with (
+        endpoint(verdict) as (judge, _),
+        pytest.raises(SessionError, match=r"judge http://127.*judge\.max_tokens") as raised,
+    ):
+        await judge.means_the_same("how much?", "$12", "twelve dollars")
+    assert repr(verdict) in str(raised.value)
 
 
 async def test_an_endpoint_that_does_not_answer_loses_the_session():

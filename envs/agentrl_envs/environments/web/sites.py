@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentrl_envs.env import Task
+from agentrl_envs.env import Split, Task
 from agentrl_envs.environments.web.options import Account, WebOptions
 from agentrl_envs.environments.web.task_config import config_of, task_of, unsupported
 from agentrl_envs.errors import TaskError
@@ -107,8 +107,9 @@ class GivenSites:
 
     def tasks(self) -> list[Task]:
         options, found, left_out = self._options, [], []
+        split: Split | None = "heldout" if options.evaluation_only else None
         for content in _configs(Path(options.tasks)):
-            task = task_of(content)
+            task = task_of(content, split=split)
             number, config = content.get("task_id", "?"), config_of(task)
             if missing := set(config.sites) - set(options.sites):
                 raise TaskError(

@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from agentrl_envs.env import Task, content_id
+from agentrl_envs.env import Split, Task, content_id, in_split, split_of
 from agentrl_envs.environments.web.locators import parse_locator
 from agentrl_envs.errors import TaskError
 
 NAME = "web"
+
+SPLITS: tuple[Split, ...] = ("train", "heldout")
 
 
 class ReferenceAnswers(BaseModel):
@@ -129,14 +131,25 @@ def category_of(config: Mapping[str, Any]) -> str:
     return str(sites[0]) if len(sites) == 1 else "mixed"
 
 
-def task_of(config: Mapping[str, Any], category: str | None = None) -> Task:
-    """The task of a JSON object. Its id is a hash of all but `task_id`, which is only a number.
-    Raises `TaskError` if it is not in WebArena's form."""
+def task_of(
+    config: Mapping[str, Any], category: str | None = None, *, split: Split | None = None
+) -> Task:
+    """The task of a JSON object. Its id is a hash of all but `task_id`, which is only a number, in
+    `split`; None: in that of its goal (`goal_split`). Raises `TaskError` if it is not in WebArena's
+    form."""
     _parse(config, f"task {config.get('task_id', '?')}")
     payload = dict(config)
     return Task(
-        id=_id_of(payload), category=category or category_of(config), payload={"config": payload}
+        id=in_split(_id_of(payload), split or goal_split(payload)),
+        category=category or category_of(config),
+        payload={"config": payload},
     )
+
+
+def goal_split(config: Mapping[str, Any]) -> Split:
+    """The split that the hash of a task's sites, intent and evaluation decides: tasks that differ
+    in their start page only are in the same one."""
+    return split_of(content_id(NAME, [config[name] for name in ("sites", "intent", "eval")]))
 
 
 def goals_by_address(tasks: Iterable[Task]) -> dict[str, tuple[str, ...]]:
@@ -157,7 +170,7 @@ def config_of(task: Task) -> TaskConfig:
     if not isinstance(config, Mapping):
         raise TaskError(f"task {task.id}: the payload has no config; use a task of {NAME}")
     parsed = _parse(config, f"task {task.id}")
-    if _id_of(config) != task.id:
+    if task.id not in {in_split(_id_of(config), split) for split in SPLITS}:
         raise TaskError(f"task {task.id}: the payload is another task's; use a task of {NAME}")
     return parsed
 

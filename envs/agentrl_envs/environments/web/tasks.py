@@ -20,8 +20,8 @@ from agentrl_envs.errors import TaskError
 
 
 class WebTasks:
-    """Tasks on web sites, by index. A task's hash decides its split, unless all are held out; both
-    splits are finite."""
+    """Tasks on web sites, by index. The hash of a task's goal decides its split, unless all are
+    held out; both splits are finite."""
 
     name = NAME
 
@@ -105,6 +105,5 @@ class WebTasks:
         """The tasks of each split, in the order of their source, without repeats."""
         tasks: dict[Split, dict[str, Task]] = {"train": {}, "heldout": {}}
         for task in self._sites.tasks():
-            split: Split = "heldout" if self.options.evaluation_only else split_of(task.id)
-            tasks[split].setdefault(task.id, task)
+            tasks[split_of(task.id)].setdefault(task.id, task)
         return {split: list(found.values()) for split, found in tasks.items()}

@@ -1,17 +1,46 @@
+import json
 import logging
 
 import pytest
 from pydantic import ValidationError
 from web_tasks import config, task_set
 
-from agentrl_envs.environments.web import WebOptions
-from agentrl_envs.environments.web.task_config import task_of
+from agentrl_envs.env import Split, split_of
+from agentrl_envs.environments.web import WebOptions, WebTasks
+from agentrl_envs.environments.web.task_config import config_of, task_of
 from agentrl_envs.errors import TaskError
 
 
 def test_the_number_of_a_task_is_not_its_content():
     assert task_of({**config(), "task_id": 1}).id == task_of({**config(), "task_id": 2}).id
     assert task_of(config(intent="other")).id != task_of(config()).id
+
+
+SPLITS: tuple[Split, ...] = ("train", "heldout")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_held_out_task_is_a_training_task_with_another_start_page(seed):
+    tasks = WebTasks(WebOptions(seed=seed))
+    goals = {
+        split: {
+            json.dumps([each[name] for name in ("sites", "intent", "eval")])
+            for index in range(tasks.size(split) or 0)
+            for each in [tasks.task(split, index).payload["config"]]
+        }
+        for split in SPLITS
+    }
+    assert goals["train"]
+    assert goals["heldout"]
+    assert not goals["train"] & goals["heldout"]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_id_of_a_task_is_in_its_split(split):
+    task = task_of(config(), split=split)
+    assert split_of(task.id) == split
+    assert config_of(task).intent == "tell the price of the red mug"
+    assert len({task_of(config(start=f"__SHOPPING__/{n}")).id for n in range(9)}) == 9
 
 
 def test_a_task_of_several_sites_is_mixed():
@@ -80,6 +109,7 @@ def test_tasks_for_evaluation_only_are_all_held_out(tmp_path):
     given = [config(intent=f"tell price {number}") for number in range(20)]
     tasks = task_set(tmp_path, "http://shop.example", given, evaluation_only=True)
     assert (tasks.size("train"), tasks.size("heldout")) == (0, 20)
+    assert {split_of(tasks.task("heldout", index).id) for index in range(20)} == {"heldout"}
     with pytest.raises(TaskError, match="evaluation_only: every task is held out"):
         tasks.task("train", 0)
 

@@ -21,7 +21,7 @@ from agentrl_envs.environments.web.locators import Step as LocatorStep
 from agentrl_envs.environments.web.login import Logins
 from agentrl_envs.environments.web.options import WebOptions
 from agentrl_envs.environments.web.scene import NOTHING, Refusal, Scene, TextForm
-from agentrl_envs.environments.web.sites import Addresses
+from agentrl_envs.environments.web.sites import Addresses, unreachable
 from agentrl_envs.environments.web.task_config import TaskConfig, config_of, unsupported
 from agentrl_envs.errors import SessionError, TaskError
 
@@ -29,9 +29,6 @@ T = TypeVar("T")
 
 WIDTH, HEIGHT = 1280, 720
 """WebArena's viewport, in CSS pixels."""
-
-TABS = " |AND| "
-"""Separates the start addresses of a task."""
 
 START_TIMEOUT_S = 60.0
 """Added to the time limit of a reset, which may start the browser and log in."""
@@ -76,7 +73,8 @@ class WebEnvironment:
                 f"task {task.id}: site {min(unknown)!r} is not served here; known are "
                 f"{', '.join(sorted(self._addresses.sites))}; add it to web.options.sites"
             )
-        if reason := unsupported(config, judge=self._judge is not None):
+        reason = unsupported(config, judge=self._judge is not None)
+        if reason := reason or unreachable(config, self._addresses):
             raise TaskError(f"task {task.id}: {reason}; or leave the task out")
         self._config, self._turns, self._score, self._truncated = config, 0, None, False
         limit = self._options.timeout_s + START_TIMEOUT_S
@@ -190,7 +188,7 @@ class WebEnvironment:
 
     async def _begin(self, config: TaskConfig) -> Scene:
         state = await self._logins.state(config.sites) if config.logs_in else None
-        urls = [self._addresses.real(url) for url in config.start_url.split(TABS)]
+        urls = [self._addresses.real(url) for url in config.start_urls]
         await self._browser.begin(urls, state)
         return await self._look(config, NOTHING)
 

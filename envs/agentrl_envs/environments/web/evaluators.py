@@ -14,13 +14,12 @@ from urllib.parse import parse_qs, urlsplit
 from agentrl_envs.environments.web.locators import Step, parse_locator
 from agentrl_envs.environments.web.sites import Addresses
 from agentrl_envs.environments.web.task_config import (
+    OR,
     Evaluation,
     ProgramHtml,
     TaskConfig,
 )
 from agentrl_envs.errors import TaskError
-
-OR = " |OR| "
 
 UNACHIEVABLE = "N/A"
 """The reference of a task that cannot be done; `string_note` says why."""
@@ -112,9 +111,9 @@ def url_match(evaluation: Evaluation, url: str, addresses: Addresses) -> bool:
     """Whether the current address contains the host and path of a reference, and has each query
     parameter with a value that a reference names (WebArena's `GOLD in PRED`)."""
     note = evaluation.url_note or "GOLD in PRED"
-    if not evaluation.reference_url or note != "GOLD in PRED":
+    if not evaluation.references or note != "GOLD in PRED":
         raise TaskError("eval.reference_url: url_match needs it, with url_note 'GOLD in PRED'")
-    references = [addresses.real(each) for each in evaluation.reference_url.split(OR)]
+    references = [addresses.real(each) for each in evaluation.references]
     base, query = _url_parts(url)
     wanted: dict[str, set[str]] = {}
     for reference in references:

@@ -17,9 +17,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentrl_envs.browser.chromium import host_of
 from agentrl_envs.env import Split, Task
 from agentrl_envs.environments.web.options import Account, WebOptions
-from agentrl_envs.environments.web.task_config import config_of, task_of, unsupported
+from agentrl_envs.environments.web.task_config import (
+    TaskConfig,
+    config_of,
+    task_of,
+    unsupported,
+)
 from agentrl_envs.errors import TaskError
 
 PUBLIC = {
@@ -69,13 +75,41 @@ class Addresses:
             text = text.replace(url, shown)
         return text
 
+    def reaches(self, url: str) -> bool:
+        """Whether the browser can load a real URL: it is on the host and port of a site."""
+        hosts = {host_of(base) for base in self.sites.values()}
+        try:
+            return url.lower().startswith(("http://", "https://")) and host_of(url) in hosts
+        except ValueError:  # no address, such as one with a port that is no number
+            return False
+
     def site_of(self, url: str) -> str | None:
-        """The name of the site that a real URL belongs to."""
+        """The name of the site whose base URL a real URL begins with."""
         for name in sorted(self.sites, key=lambda name: -len(self.sites[name])):
             base = self.sites[name]
             if url == base or url.startswith((f"{base}/", f"{base}?", f"{base}#")):
                 return name
         return None
+
+
+def unreachable(config: TaskConfig, addresses: Addresses) -> str | None:
+    """Why a task begins or is graded on a page that the browser cannot load, such as that of an
+    unknown placeholder; None: it does not. A reference of `url_match` without scheme is only a part
+    of an address, and of several alternatives one is enough."""
+    evaluation = config.evaluation
+    named = [("start_url", url) for url in config.start_urls]
+    if "program_html" in evaluation.eval_types:
+        targets = (target.url for target in evaluation.program_html if target.url != "last")
+        named += [("eval.program_html.url", url) for url in targets]
+    if "url_match" in evaluation.eval_types:
+        references = [("eval.reference_url", url) for url in evaluation.references]
+        parts = [url for _, url in references if "://" not in url and not url.startswith("__")]
+        reached = any(addresses.reaches(addresses.real(url)) for _, url in references)
+        named += [] if reached or parts else references[:1]
+    for field, url in named:
+        if not addresses.reaches(addresses.real(url)):
+            return f"{field}: {url[:200]} is on none of the sites; add it to web.options.sites"
+    return None
 
 
 class Sites(Protocol):
@@ -116,7 +150,8 @@ class GivenSites:
                     f"tasks: task {number} uses the site {min(missing)!r}, which is not in "
                     "web.options.sites; add its base URL"
                 )
-            if reason := unsupported(config, judge=options.judge is not None):
+            reason = unsupported(config, judge=options.judge is not None)
+            if reason := reason or unreachable(config, self._addresses):
                 left_out.append(f"{number} ({reason})")
             elif not options.categories or task.category in options.categories:
                 found.append(task)

@@ -13,6 +13,12 @@ from agentrl_envs.errors import TaskError
 
 NAME = "web"
 
+TABS = " |AND| "
+"""Separates the start addresses of a task."""
+
+OR = " |OR| "
+"""Separates alternatives."""
+
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 
 
@@ -70,6 +76,11 @@ class Evaluation(BaseModel):
     url_note: str | None = None
     program_html: tuple[ProgramHtml, ...] = ()
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The alternatives of `reference_url`."""
+        return tuple(self.reference_url.split(OR)) if self.reference_url else ()
+
 
 class TaskConfig(BaseModel):
     """A task. Fields that WebArena has and AgentRL does not need are ignored."""
@@ -91,6 +102,11 @@ class TaskConfig(BaseModel):
     @classmethod
     def _may_be_null(cls, value: object) -> object:
         return {} if value is None else value
+
+    @property
+    def start_urls(self) -> tuple[str, ...]:
+        """The address of each tab."""
+        return tuple(self.start_url.split(TABS))
 
     @property
     def phrases(self) -> tuple[str, ...]:

@@ -186,6 +186,11 @@ def test_a_site_that_is_not_configured_is_an_error_that_names_it(play):
         play(sites=("gitlab",), start="__GITLAB__/")
 
 
+def test_a_task_that_starts_on_none_of_the_sites_is_an_error_that_names_the_address(play):
+    with pytest.raises(TaskError, match=r"start_url: __HOMEPAGE__/ is on none of the sites"):
+        play(start="__HOMEPAGE__/")
+
+
 def test_a_task_on_a_site_that_is_not_configured_is_refused_when_tasks_are_read(tmp_path):
     tasks = task_set(tmp_path, "http://127.0.0.1:1", [config(sites=("gitlab",))])
     with pytest.raises(TaskError, match=r"site 'gitlab', which is not in web\.options\.sites"):

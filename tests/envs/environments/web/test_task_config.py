@@ -95,6 +95,51 @@ def test_tasks_that_cannot_be_graded_are_left_out_with_a_warning(
     assert "1 tasks are left out: 0" in caplog.text
 
 
+def looked_at(url: str) -> dict:
+    target = {"url": url, "locator": "", "required_contents": {"must_include": ["mug"]}}
+    return {"program_html": [target]}
+
+
+HOME = "__HOMEPAGE__"
+OUTSIDE = "http://outside.example/mug"
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"start": HOME}, f"start_url: {HOME} is on none of the sites"),
+        ({"start": f"__SHOPPING__ |AND| {OUTSIDE}"}, f"start_url: {OUTSIDE} is on none"),
+        ({"start": "http://["}, r"start_url: http://[ is on none"),
+        (looked_at(f"{HOME}/mug"), f"eval.program_html.url: {HOME}/mug is on none"),
+        ({"reference_url": OUTSIDE}, f"eval.reference_url: {OUTSIDE} is on none"),
+        ({"reference_url": f"{HOME} |OR| {OUTSIDE}"}, f"eval.reference_url: {HOME} is on none"),
+    ],
+)
+def test_a_task_on_a_page_that_is_on_none_of_the_sites_is_left_out(
+    tmp_path, caplog, values, reason
+):
+    found = task_set(tmp_path, "http://127.0.0.1:1/shop", [config(), config(**values)])
+    with caplog.at_level(logging.WARNING):
+        assert (found.size("train") or 0) + (found.size("heldout") or 0) == 1
+    assert reason in caplog.text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"start": "http://127.0.0.1:1/other"},
+        {"start": "http://onestopmarket.com/mug"},
+        looked_at("last"),
+        looked_at("__SHOPPING__/mug"),
+        {"reference_url": f"{OUTSIDE} |OR| __SHOPPING__/mug"},
+        {"reference_url": "/mug"},
+    ],
+)
+def test_a_task_on_the_host_of_a_site_is_dealt(tmp_path, values):
+    found = task_set(tmp_path, "http://127.0.0.1:1/shop", [config(**values)])
+    assert (found.size("train") or 0) + (found.size("heldout") or 0) == 1
+
+
 def test_a_task_file_that_is_missing_or_no_json_is_an_error_that_names_it(tmp_path):
     found = task_set(tmp_path, "http://127.0.0.1:1")
     (tmp_path / "tasks.json").write_text("{")

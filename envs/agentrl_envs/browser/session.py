@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from playwright.async_api import BrowserContext, Error, Page, StorageState
+from playwright.async_api import BrowserContext, Cookie, Error, Page, StorageState
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agentrl_envs.browser.accessibility import Element
@@ -127,6 +127,11 @@ class BrowserSession:
         await before[0].goto(EMPTY)  # a request under way would set its cookies afterwards
         await self._context.clear_cookies()
         await self._devtools.clear_storage(before[0], origins)
+
+    async def cookies(self) -> list[Cookie]:
+        """The cookies of all sites."""
+        assert self._context is not None
+        return await self._context.cookies()
 
     async def end(self) -> None:
         """Close the tabs and forget the context. May be called twice."""

@@ -52,7 +52,7 @@ PAGES = {
     "/frames": "<title>Frames</title><h1>Red mug</h1><iframe src='http://outside.example/'></iframe>"
     "<iframe src='/broken'></iframe>",
     "/again": "<title>Again</title><script>setInterval(() => document.cookie = 'a=1', 1)</script>",
-    "/welcome": "<title>In</title>welcome<script>setInterval(() => fetch('/slow'), 50)</script>",
+    "/welcome": "<title>In</title>welcome<script>setInterval(() => fetch('/slow'), 200)</script>",
     "/login": "<title>Login</title><form method=post><input name=user aria-label=User>"
     "<input type=password name=password aria-label=Password><button>Sign in</button></form>",
 }
@@ -60,12 +60,13 @@ PAGES = {
 
 class Site:
     """A site, which runs at `url`. `requests` are the paths that were asked for, `logins` the login
-    forms."""
+    forms, `sessions` the values of the cookie `user` that the site knows: others are replaced."""
 
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[str] = []
         self.logins = 0
+        self.sessions: set[str] = set()
         site = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -76,8 +77,14 @@ class Site:
                     words = parse_qs(parts.query).get("q", [""])[0]
                     self.answer(f"<title>Search</title><p>Results for {words}")
                 elif parts.path == "/account":
-                    known = "user=ann" in self.headers.get("Cookie", "")
-                    self.answer(f"<title>Account</title><p>{'Hello ann' if known else 'Nobody'}")
+                    known = self.user() in site.sessions
+                    self.answer(
+                        f"<title>Account</title><p>{'Hello ann' if known else 'Nobody'}</p>"
+                        "<a href='/logout'>Sign out</a>"
+                    )
+                elif parts.path == "/logout":
+                    site.sessions.discard(self.user())
+                    self.answer("<title>Out</title>See you")
                 elif parts.path == "/broken":
                     self.answer("broken", status=500)
                 else:
@@ -88,9 +95,16 @@ class Site:
                 form = parse_qs(self.rfile.read(length).decode())
                 site.logins += 1
                 if form.get("password") == ["secret"]:
-                    self.answer(PAGES["/welcome"], cookie=f"user={form['user'][0]}")
+                    value = f"{form['user'][0]}-{site.logins}"
+                    site.sessions.add(value)
+                    self.answer(PAGES["/welcome"], cookie=f"user={value}")
                 else:
                     self.answer(PAGES["/login"])
+
+            def user(self) -> str:
+                """The value of the cookie `user`; empty: there is none."""
+                cookies = self.headers.get("Cookie", "").split("; ")
+                return next((c[5:] for c in cookies if c.startswith("user=")), "")
 
             def answer(self, body: str, status: int = 200, cookie: str = "") -> None:
                 content = body.encode()
@@ -99,6 +113,8 @@ class Site:
                 self.send_header("Content-Length", str(len(content)))
                 if self.command == "POST":
                     self.send_header("Cache-Control", "no-store")
+                if not cookie and self.user() and self.user() not in site.sessions:
+                    cookie = "user=nobody"
                 if cookie:
                     self.send_header("Set-Cookie", f"{cookie}; Path=/")
                 self.end_headers()

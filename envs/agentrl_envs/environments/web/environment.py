@@ -18,7 +18,7 @@ from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.web.evaluators import Judge, grade
 from agentrl_envs.environments.web.locators import READ
 from agentrl_envs.environments.web.locators import Step as LocatorStep
-from agentrl_envs.environments.web.login import Logins
+from agentrl_envs.environments.web.login import Login, Logins, state_of
 from agentrl_envs.environments.web.options import WebOptions
 from agentrl_envs.environments.web.scene import NOTHING, Refusal, Scene, TextForm
 from agentrl_envs.environments.web.sites import Addresses, unreachable
@@ -57,6 +57,7 @@ class WebEnvironment:
         self._strict = options.compat == "agentgym"
         self._browser = BrowserSession(thread, WIDTH, HEIGHT, most=options.sessions)
         self._config: TaskConfig | None = None
+        self._logged_in: tuple[Login, ...] = ()
         self._scene: Scene | None = None
         self._menu: Mapping[str, Action] = {}
         self._turns = 0
@@ -187,10 +188,28 @@ class WebEnvironment:
     # On the browser's event loop
 
     async def _begin(self, config: TaskConfig) -> Scene:
-        state = await self._logins.state(config.sites) if config.logs_in else None
-        urls = [self._addresses.real(url) for url in config.start_urls]
-        await self._browser.begin(urls, state)
+        self._logged_in = ()
+        if not config.logs_in:
+            await self._open(config, ())
+        else:
+            await self._open(config, await self._logins.of(config.sites))
+            if await self._login_has_ended():  # the site did not know it any more
+                await self._open(config, await self._logins.of(config.sites))
         return await self._look(config, NOTHING)
+
+    async def _open(self, config: TaskConfig, logins: tuple[Login, ...]) -> None:
+        urls = [self._addresses.real(url) for url in config.start_urls]
+        await self._browser.begin(urls, state_of(logins) if logins else None)
+        self._logged_in = logins
+
+    async def _login_has_ended(self) -> bool:
+        """Whether a site has ended a login of this session, which other sessions share."""
+        if not self._logged_in or not self._logins.ended(
+            self._logged_in, await self._browser.cookies()
+        ):
+            return False
+        self._logged_in = ()
+        return True
 
     async def _act(self, config: TaskConfig, scene: Scene, action: Action) -> tuple[str, Scene]:
         spelled = spell(action)
@@ -198,6 +217,7 @@ class WebEnvironment:
             action = Goto(self._addresses.real(action.url))
         message = await perform(self._browser, action, scene.view, replace_text=not self._strict)
         undone = await self._browser.settle()
+        await self._login_has_ended()
         return undone or message, await self._look(config, spelled)
 
     async def _look(self, config: TaskConfig, previous: str) -> Scene:

@@ -278,6 +278,39 @@ def test_a_login_is_made_once_and_reused(site, tmp_path):
     second.close()
 
 
+@pytest.fixture
+def accounts(site, tmp_path):
+    """The account page of two sessions that are logged in, and the sessions."""
+    found = {"shopping": {"username": "ann", "password": "secret"}}
+    tasks = task_set(tmp_path, site.url, accounts=found)
+    sessions = tasks.environment(), tasks.environment()
+    wanted = task(start="__SHOPPING__/account", login=True)
+    yield lambda session: session.reset(wanted).text, sessions
+    for session in sessions:
+        session.close()
+
+
+def test_a_session_that_signs_out_logs_out_no_session_that_begins_later(site, accounts):
+    page, (first, second) = accounts
+    before = site.logins
+    seen = page(first)
+    number = seen.partition("] link 'Sign out'")[0].rpartition("[")[2]
+    assert "See you" in first.step(f"```click [{number}]```").observation.text
+    assert "Hello ann" in page(second)
+    assert "Hello ann" in page(first)
+    assert site.logins - before == 2
+
+
+def test_a_login_that_the_site_has_forgotten_is_made_again_in_the_same_reset(site, accounts):
+    page, (first, second) = accounts
+    before = site.logins
+    assert "Hello ann" in page(first)
+    site.sessions.clear()
+    assert "Hello ann" in page(second)
+    assert "Hello ann" in page(first)
+    assert site.logins - before == 2
+
+
 def test_an_account_that_is_refused_is_an_error_that_names_it(site, tmp_path):
     accounts = {"shopping": {"username": "ann", "password": "wrong"}}
     environment = task_set(tmp_path, site.url, accounts=accounts).environment()

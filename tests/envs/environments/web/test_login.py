@@ -8,7 +8,7 @@ import pytest
 from web_pages import Site, needs_chromium
 
 from agentrl_envs.browser.thread import BrowserThread
-from agentrl_envs.environments.web.login import Logins
+from agentrl_envs.environments.web.login import Logins, state_of
 from agentrl_envs.environments.web.options import Account
 from agentrl_envs.environments.web.sites import Addresses
 from agentrl_envs.errors import SessionError, TaskError
@@ -27,12 +27,12 @@ def cookies(thread: BrowserThread, site: Site, **account: str) -> list[tuple[str
     """Names and values of the cookies after a login to the site."""
     accounts = {"shopping": Account(username="ann", **account)}
     logins = Logins(thread, Addresses({"shopping": site.url}), accounts)
-    state = thread.run(logins.state(["shopping"]), 60)
+    state = state_of(thread.run(logins.of(["shopping"]), 60))
     return [(each["name"], each["value"]) for each in state["cookies"]]
 
 
 def test_a_page_after_the_login_that_asks_its_site_again_and_again_is_no_obstacle(thread, site):
-    assert cookies(thread, site, password="secret") == [("user", "ann")]
+    assert cookies(thread, site, password="secret") == [("user", f"ann-{site.logins}")]
     assert thread.bounded == 0
 
 

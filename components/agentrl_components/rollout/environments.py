@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Environment
+from agentrl_envs.calls.stop_iteration import without_stop_iteration
 from agentrl_envs.calls.watch import WATCH, CallWatch
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
@@ -47,7 +48,7 @@ async def open_world(environment: Environment, index: int = 0, watch: CallWatch 
                 tasks = factory()
             waits = isinstance(tasks, Waits) and tasks.waits
             with watch.call(tasks.name, "start of its programs"):
-                await asyncio.to_thread(start_programs, tasks)
+                await asyncio.to_thread(without_stop_iteration, start_programs, tasks)
             in_threads = waits or bool(needs(environment.builtin).programs)
             return LocalWorld(tasks, in_threads=in_threads, watch=watch)
         except OptionError as error:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
+from agentrl_envs.calls.stop_iteration import without_stop_iteration
 from agentrl_envs.errors import SessionError
 
 P = ParamSpec("P")
@@ -58,7 +59,8 @@ class ThreadPool:
         return len(self._abandoned) > self._max_abandoned
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the call in a thread. Raises `SessionError` if every thread hangs."""
+        """Run the call in a thread. The result may be awaited (`without_stop_iteration`). Raises
+        `SessionError` if every thread hangs."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
@@ -71,7 +73,7 @@ class ThreadPool:
             self._waiting += 1
             if self._idle < self._waiting and self._threads < self._limit():
                 self._start_thread()
-            self._queue.put((future, lambda: call(*args, **kwargs)))
+            self._queue.put((future, lambda: without_stop_iteration(call, *args, **kwargs)))
         return future
 
     def abandon(self, future: Future[Any]) -> None:

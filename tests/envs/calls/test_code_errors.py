@@ -1,19 +1,25 @@
 """Errors of the code of environments have the frames of that code only."""
 
 import asyncio
+import re
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+from raising_tasks import RaisingTasks
 
 from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.env import Observation, Task
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.errors import CodeError, ContractError, OptionError, TaskError
+from agentrl_envs.server.execution.process_world import ProcessWorld
 from agentrl_envs.world import LocalWorld
 
 TASK = CorridorTasks().task("train", 0)
+EXHAUSTED = partial(RaisingTasks, StopIteration())
+"""As `next(...)` without a match in a step."""
 
 
 class Broken(CorridorEnvironment):
@@ -97,3 +103,32 @@ def test_an_error_of_another_process_has_the_frames_that_were_raised_there():
         '  File "<string>", line 4, in <module>',
         '  File "<string>", line 2, in failing',
     ]
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(lambda: LocalWorld(EXHAUSTED()), id="on the event loop"),
+        pytest.param(lambda: LocalWorld(EXHAUSTED(), in_threads=True), id="in threads"),
+        pytest.param(lambda: ProcessWorld(EXHAUSTED, workers=1), id="in a process"),
+    ],
+)
+def test_a_stop_iteration_of_a_step_is_an_error_of_its_line_wherever_it_is_called(world):
+    """Regression: in threads and processes the step was never done, because asyncio does not let
+    a future have this error."""
+
+    async def play() -> None:
+        opened = world()
+        try:
+            session = opened.session()
+            await session.reset(TASK)
+            async with asyncio.timeout(60):
+                await session.step("raise")
+        finally:
+            await opened.close()
+
+    with pytest.raises(CodeError, match="StopIteration") as raised:
+        asyncio.run(play())
+    first, *frames = str(raised.value).splitlines()
+    assert re.search(r" at raising_tasks.py:\d+ \(task ", first)
+    assert [frame.split(", in ")[1] for frame in frames if "File" in frame] == ["step"]

@@ -35,6 +35,14 @@ def test_submit_returns_results_and_errors():
     pool.close()
 
 
+def test_a_call_that_raises_stop_iteration_fails_as_a_generator_does():
+    """Regression: a coroutine that awaited the call waited for ever."""
+    pool = ThreadPool(1, max_abandoned=0, name="t")
+    with pytest.raises(RuntimeError, match="the call raised StopIteration"):
+        pool.submit(next, iter(())).result(300)
+    pool.close()
+
+
 def test_abandoned_thread_is_replaced(gate):
     pool = ThreadPool(1, max_abandoned=3, name="t")
     for count in range(1, 4):

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from blocking_tasks import BlockingTasks
 from corridor_http import RED_LEFT_2, FakeClock, error_of, opened, served, stepped
+from raising_tasks import RaisingTasks
 
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step, Task
@@ -285,6 +286,14 @@ def test_answer_that_violates_the_contract_is_a_contract_error():
         answer = stepped(http, session, 1, "x")
         assert error_of(answer) == (500, "contract")
         assert "reward is 2.0" in answer.text
+
+
+def test_a_stop_iteration_of_the_environment_is_answered_at_once():
+    """Regression: the request waited for its time limit, and the log did not have the error."""
+    with served(RaisingTasks(StopIteration())) as http:
+        failed = stepped(http, opened(http).json()["id"], 1, "raise")
+        assert error_of(failed) == (500, "internal")
+        assert "the call raised StopIteration" in failed.text
 
 
 def test_batched_steps_are_answered_with_one_json_line_each():

@@ -7,6 +7,7 @@ import time
 import httpx
 import pytest
 from corridor_http import error_of, served
+from raising_tasks import RaisingTasks
 
 from agentrl_envs.env import Split, Task
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -62,6 +63,14 @@ class FaultyTaskSet(CorridorTasks):
             self.failures -= 1
             raise FileNotFoundError("levels.json")
         return super().task(split, index)
+
+
+async def test_a_stop_iteration_of_the_task_set_is_raised_at_once():
+    """Regression: the request waited for its time limit."""
+    service = TaskService(RaisingTasks(StopIteration(), "task"), timeout_s=300.0)
+    with pytest.raises(RuntimeError, match="the call raised StopIteration"):
+        await asyncio.wait_for(service.tasks("train", 0, 1), 60)
+    service.close()
 
 
 async def test_request_for_a_distant_task_does_not_delay_others():

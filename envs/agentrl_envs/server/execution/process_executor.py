@@ -16,9 +16,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context, parent_process
 from typing import Any, ParamSpec, TypeVar
 
+from agentrl_envs.calls.stop_iteration import without_stop_iteration
 from agentrl_envs.calls.watch import WATCH, Call, CallWatch
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import SessionError
@@ -131,7 +133,8 @@ class ProcessExecutor:
             await self._started(worker)
             if worker not in self._workers:  # another call has replaced it meanwhile
                 raise BrokenProcessPool
-            future = worker.executor.submit(call, *args, **kwargs)
+            made = partial(call, *args, **kwargs)
+            future = worker.executor.submit(without_stop_iteration, made)
             worker.calls.add(future, self._call(name, session))
             self._last_call[session] = future
             return await asyncio.wrap_future(future)
@@ -159,7 +162,8 @@ class ProcessExecutor:
     async def _start_programs_of(self, worker: _Worker) -> None:
         try:
             await self._started(worker)
-            await asyncio.wrap_future(worker.executor.submit(_start_programs))
+            call = worker.executor.submit(without_stop_iteration, _start_programs)
+            await asyncio.wrap_future(call)
         except BrokenProcessPool:
             self._replace(worker)
             raise SessionError("a worker process died while its programs started") from None
@@ -181,7 +185,8 @@ class ProcessExecutor:
         if worker.pid is not None:
             try:
                 async with asyncio.timeout(WORKER_STOP_TIMEOUT_S):
-                    await asyncio.wrap_future(worker.executor.submit(_close))
+                    call = worker.executor.submit(without_stop_iteration, _close)
+                    await asyncio.wrap_future(call)
             except (TimeoutError, BrokenProcessPool):
                 _kill(worker)
         await asyncio.to_thread(worker.executor.shutdown, wait=True, cancel_futures=True)

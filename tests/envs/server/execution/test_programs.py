@@ -5,6 +5,7 @@ from functools import partial
 
 import httpx
 import pytest
+from raising_tasks import RaisingTasks
 from unlit_lamp import BROKEN, FaultyLamp, Lamp
 
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -40,6 +41,26 @@ def test_an_exception_that_nobody_expects_is_the_reason_too():
         reason = "the programs of the environment did not start: TimeoutExpired(['lamp'], 3)"
         ready = http.get("/readyz")
         assert (ready.status_code, ready.text) == (503, reason)
+
+
+@pytest.mark.parametrize(
+    "open_executor",
+    [
+        lambda tasks: ThreadExecutor(tasks()),
+        lambda tasks: ProcessExecutor(tasks, workers=1),
+    ],
+    ids=["threads", "processes"],
+)
+async def test_a_stop_iteration_of_the_start_is_the_reason_too(open_executor):
+    """Regression: the start was never done."""
+    tasks = partial(RaisingTasks, StopIteration(), "start_programs")
+    executor = open_executor(tasks)
+    try:
+        async with asyncio.timeout(60):
+            with pytest.raises(RuntimeError, match="the call raised StopIteration"):
+                await executor.start_programs()
+    finally:
+        await executor.close()
 
 
 def test_a_server_whose_program_has_started_is_ready():

@@ -153,9 +153,11 @@ class Sessions:
         if not self._executor.limits_calls:
             limit_s = min(self._timeout_s, limit_s)
         try:
-            async with asyncio.timeout(limit_s if limit_s < math.inf else None):
+            async with asyncio.timeout(limit_s if limit_s < math.inf else None) as limit:
                 yield
         except TimeoutError:
+            if not limit.expired():
+                raise  # the environment's own: a service that it uses did not answer
             raise SessionError(f"{call} took longer than {limit_s:g} s") from None
 
     def _update_gauge(self) -> None:

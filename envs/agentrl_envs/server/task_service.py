@@ -110,12 +110,14 @@ class TaskService:
         tasks: list[Task] = []
         limit_s = min(self._timeout_s, limit_s)
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s) as limit:
                 await self._approach(split, start, limit_s)
                 while len(tasks) < count:
                     deal = partial(self._deal, split, start + len(tasks), start + count)
                     tasks += await self._call(deal, limit_s)
         except TimeoutError:
+            if not limit.expired():
+                raise  # the task set's own
             if self.problem is not None and self._hash is not None:
                 raise SessionError(f"{self._task_set.name}: {self.problem}") from None
             raise TaskError(
@@ -128,9 +130,11 @@ class TaskService:
         """The task with this number of a published data set. Raises `TaskError` if there is
         none, `SessionError` if the task set hangs."""
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._timeout_s) as limit:
                 return await self._call(partial(self._numbered, number), self._timeout_s)
         except TimeoutError:
+            if not limit.expired():
+                raise  # the task set's own
             message = f"{self._task_set.name}: task {number} took longer than {self._timeout_s:g} s"
             raise SessionError(message) from None
 
@@ -142,9 +146,11 @@ class TaskService:
         an episode, `SessionError` if it takes longer."""
         limit_s = min(self._timeout_s, limit_s)
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s) as limit:
                 return await self._call(partial(self._relabel, requested), limit_s)
         except TimeoutError:
+            if not limit.expired():
+                raise  # the task set's own
             message = f"{self._task_set.name}: relabel took longer than {limit_s:g} s"
             raise SessionError(message) from None
 

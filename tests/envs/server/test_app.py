@@ -296,6 +296,23 @@ def test_a_stop_iteration_of_the_environment_is_answered_at_once():
         assert "the call raised StopIteration" in failed.text
 
 
+@pytest.mark.parametrize("call", ["task", "reset", "step"])
+def test_a_timeout_error_of_the_environment_is_not_the_time_limit_of_the_server(call):
+    """Regression: the answer was that the call took longer than 3600 s, and the log did not have
+    the error."""
+    tasks = RaisingTasks(TimeoutError("the database did not answer"), call)
+    with served(tasks, timeout_s=3600) as http:
+        if call == "task":
+            failed = http.get("/v1/tasks/train", params={"start": 0, "count": 1})
+        else:
+            failed = opened(http)
+        if call == "step":
+            failed = stepped(http, failed.json()["id"], 1, "raise")
+        assert error_of(failed) == (500, "internal")
+        message = failed.json()["error"]["message"]
+        assert message == "TimeoutError: the database did not answer"
+
+
 def test_batched_steps_are_answered_with_one_json_line_each():
     with served() as http:
         first, second = (opened(http, key).json()["id"] for key in ("a", "b"))

@@ -42,6 +42,7 @@ class Observation:
     """What the agent observes."""
 
     text: str
+    """UTF-8 can encode it: it has no half of a surrogate pair."""
     admissible: tuple[str, ...] | None = None
     """Every action that is valid now, in a stable order, without duplicates. None: the environment
     does not list actions."""

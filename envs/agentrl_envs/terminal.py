@@ -88,7 +88,7 @@ class _Session:
 
     def reset(self) -> Observation:
         with code_errors(self._name, self._task), WATCH.call(self._name, "reset", self._task):
-            return self._checker.reset(self._environment.reset(self._task))
+            return self._checker.reset(self._environment.reset(self._task), self._task)
 
     def step(self, action: str) -> Step:
         with code_errors(self._name, self._task), WATCH.call(self._name, "step", self._task):

@@ -121,9 +121,8 @@ class LocalSession:
 
     async def reset(self, task: Task) -> Observation:
         self._task = task
-        return self._checker.reset(
-            await self._call("reset", partial(self._environment.reset, task))
-        )
+        observation = await self._call("reset", partial(self._environment.reset, task))
+        return self._checker.reset(observation, task)
 
     async def step(self, text: str) -> Step:
         return self._checker.step(await self._call("step", partial(self._environment.step, text)))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrl_envs.env import Observation, Step
+from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import ContractError
 
 REWARD_TOLERANCE = 1e-6
@@ -19,6 +19,9 @@ REWARD_TOLERANCE = 1e-6
 
 MAX_VALUE_CHARS = 200
 """Characters of a wrong value that an error message shows."""
+
+CHARS_AROUND = 40
+"""Characters that an error message shows on each side of one that cannot be encoded."""
 
 
 class AnswerChecker:
@@ -28,10 +31,13 @@ class AnswerChecker:
         """`environment` is its name in errors. Empty: they do not name it."""
         self._score = 0.0
         self._where = f"environment {environment}: " if environment else ""
+        self._during = ""
 
-    def reset(self, observation: Observation) -> Observation:
-        """Check the first observation of a new episode and return it. Raises `ContractError`."""
+    def reset(self, observation: Observation, task: Task | None = None) -> Observation:
+        """Check the first observation of a new episode and return it. `task` is the one that errors
+        of the episode name. Raises `ContractError`."""
         self._score = 0.0
+        self._during = f" (task {task.id})" if task is not None else ""
         with self._violations_named():
             _check_observation("reset", observation)
         return observation
@@ -48,7 +54,7 @@ class AnswerChecker:
         try:
             yield
         except ContractError as error:
-            raise ContractError(f"{self._where}{error}") from None
+            raise ContractError(f"{self._where}{error}{self._during}") from None
 
     def _check_step(self, step: Step) -> None:
         if not isinstance(step, Step):
@@ -65,6 +71,7 @@ def _check_observation(call: str, observation: Observation) -> None:
         raise _violation(call, field, observation, "an agentrl_envs.env.Observation")
     if not isinstance(observation.text, str):
         raise _violation(call, "observation.text", observation.text, "a string")
+    _check_encodable(call, "observation.text", observation.text)
     admissible = observation.admissible
     if admissible is None:
         return
@@ -74,6 +81,7 @@ def _check_observation(call: str, observation: Observation) -> None:
         raise _violation(call, "observation.admissible", admissible, "a tuple of non-empty strings")
     if len(set(admissible)) < len(admissible):
         raise _violation(call, "observation.admissible", admissible, "free of duplicates")
+    _check_encodable(call, "observation.admissible", *admissible)
 
 
 def _check_flags(step: Step) -> None:
@@ -90,8 +98,22 @@ def _check_annotations(step: Step) -> None:
         raise _violation("step", "raw_score", step.raw_score, "a finite number")
     if step.state is not None and not isinstance(step.state, str):
         raise _violation("step", "state", step.state, "a string or none")
+    _check_encodable("step", "state", step.state or "")
     if not isinstance(step.achieved, tuple) or not all(isinstance(g, str) for g in step.achieved):
         raise _violation("step", "achieved", step.achieved, "a tuple of strings")
+    _check_encodable("step", "achieved", *step.achieved)
+
+
+def _check_encodable(call: str, field: str, *texts: str) -> None:
+    """Raises `ContractError` if a text has half of a surrogate pair, as in file names and output
+    decoded with `surrogateescape`. Neither JSON nor a tokenizer takes such a text."""
+    for text in texts:
+        try:
+            text.isascii() or text.encode()
+        except UnicodeEncodeError as error:
+            around = text[max(0, error.start - CHARS_AROUND) : error.end + CHARS_AROUND]
+            expected = 'text that UTF-8 can encode: text.encode(errors="replace").decode()'
+            raise _violation(call, field, around, expected) from None
 
 
 def _check_reward(reward: float, score: float) -> None:

@@ -209,7 +209,7 @@ class RemoteSession:
 
     def __init__(self, world: RemoteWorld) -> None:
         self._world = world
-        self._checker = AnswerChecker()
+        self._checker = AnswerChecker(world.name)
         self._member: Member | None = None
         self._id = ""
         self._steps = 0
@@ -222,7 +222,7 @@ class RemoteSession:
         finally:
             _forget(previous, self._id)
         self._id, self._steps = response.id, 0
-        return self._checker.reset(response.observation)
+        return self._checker.reset(response.observation, task)
 
     async def step(self, text: str) -> Step:
         """Take the agent's reply. After a `SessionError` the session must be reset."""

@@ -54,14 +54,14 @@ class ForeignSession:
     def __init__(self, tasks: NumberedTasks, connection: Connection) -> None:
         self._tasks = tasks
         self._connection = connection
-        self._checker = AnswerChecker()
+        self._checker = AnswerChecker(tasks.name)
         self._playing = False
         self._score = 0.0
 
     async def reset(self, task: Task) -> Observation:
         number = self._tasks.number(task)
         self._playing, self._score = False, 0.0
-        observation = self._checker.reset(await self._connection.reset(number))
+        observation = self._checker.reset(await self._connection.reset(number), task)
         self._playing = True
         return observation
 

@@ -51,7 +51,7 @@ def error_response(
     status: int, kind: ErrorType, message: str, field: str | None = None
 ) -> Response:
     """A response whose body is an `ErrorResponse`."""
-    body = ErrorResponse(error=ErrorDetail(type=kind, message=message, field=field))
+    body = ErrorResponse(error=ErrorDetail(type=kind, message=_encodable(message), field=field))
     return Response(body.model_dump_json(), status, media_type="application/json")
 
 
@@ -60,9 +60,9 @@ def error_detail(error: BaseException) -> ErrorDetail:
     the environment or of the server."""
     _, kind = _status_of(error)
     if isinstance(error, WorldError):
-        return ErrorDetail(type=kind, message=str(error))
+        return ErrorDetail(type=kind, message=_encodable(str(error)))
     LOG.error("a call into the environment failed", exc_info=error)
-    return ErrorDetail(type=kind, message=f"{type(error).__name__}: {error}")
+    return ErrorDetail(type=kind, message=_encodable(f"{type(error).__name__}: {error}"))
 
 
 def validation_error(error: ValidationError) -> RequestError:
@@ -72,6 +72,12 @@ def validation_error(error: ValidationError) -> RequestError:
         return RequestError(400, "invalid", f"the body is not JSON: {first['msg']}")
     field = ".".join(str(part) for part in first["loc"])
     return RequestError(422, "invalid", first["msg"], field or None)
+
+
+def _encodable(message: str) -> str:
+    """A message of the environment as text that JSON can hold. It may quote output of a program
+    that is not UTF-8."""
+    return message.encode(errors="backslashreplace").decode()
 
 
 def _status_of(error: BaseException) -> tuple[int, ErrorType]:

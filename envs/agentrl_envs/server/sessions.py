@@ -66,7 +66,7 @@ class Sessions:
             async with self._lost_on_failure(lease), self._timeout("reset", limit_s):
                 with self._metrics.reset_seconds.time():
                     observation = await self._executor.reset(lease.id, task)
-                lease.first_observation = lease.checker.reset(observation)
+                lease.first_observation = lease.checker.reset(observation, task)
             self._metrics.opened.inc()
         self._update_gauge()
         return lease.id, lease.first_observation

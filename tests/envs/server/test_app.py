@@ -313,6 +313,21 @@ def test_a_timeout_error_of_the_environment_is_not_the_time_limit_of_the_server(
         assert message == "TimeoutError: the database did not answer"
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_an_error_whose_message_utf_8_cannot_encode_is_answered(batched):
+    """Regression: the answer was no JSON, and a batch ended without a line for the step."""
+    with served(RaisingTasks(ValueError("\ud83d")), timeout_s=60) as http:
+        session = opened(http).json()["id"]
+        steps = [{"session": session, "n": 1, "action": "raise"}]
+        failed = (
+            http.post("/v1/steps", json={"steps": steps})
+            if batched
+            else stepped(http, session, 1, "raise")
+        )
+        error = failed.json()["error"]
+        assert (error["type"], error["message"]) == ("internal", "ValueError: \\ud83d")
+
+
 def test_batched_steps_are_answered_with_one_json_line_each():
     with served() as http:
         first, second = (opened(http, key).json()["id"] for key in ("a", "b"))

@@ -35,7 +35,8 @@ class ProcessSession:
 
     async def reset(self, task: Task) -> Observation:
         self._task = task
-        return self._checker.reset(await self._answer(self._executor.reset(self._id, task)))
+        observation = await self._answer(self._executor.reset(self._id, task))
+        return self._checker.reset(observation, task)
 
     async def step(self, text: str) -> Step:
         return self._checker.step(await self._answer(self._executor.step(self._id, text)))

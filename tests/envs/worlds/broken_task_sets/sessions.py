@@ -120,6 +120,10 @@ class RarelyNondeterministic(CorridorTasks):
         return AlteredEnvironment(reset=reset)
 
 
+def shows_half_a_pair(step: Step, action: str) -> Step:
+    return replace(step, observation=replace(step.observation, text="cat \ud83d"))
+
+
 def success_is_none(step: Step, action: str) -> Step:
     return replace(step, success=None)
 
@@ -132,6 +136,7 @@ VIOLATIONS: list[Violation] = [
         "answers",
         "truncated is True",
     ),
+    (AlteredTasks(shows_half_a_pair), "answers", "observation.text is 'cat \\ud83d'"),
     (AlteredTasks(success_is_none), "answers", "success is None"),
     (KeepsStateAcrossResets(), "replay", "in the same session again"),
     (SharedEnvironment(), "isolation", "among"),

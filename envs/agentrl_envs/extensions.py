@@ -55,11 +55,19 @@ class Extension:
         """Its options. Raises `OptionError` if the class cannot be imported, or a parameter of its
         constructor has no type that pydantic knows."""
         cls = self._load()
-        if (given := _model_parameter(cls)) is not None:
+        try:
+            parameters = _parameters(cls)
+        except (AttributeError, NameError, SyntaxError, TypeError) as error:
+            raise OptionError(
+                f"{self.reference}: the type of a parameter of its constructor cannot be read "
+                f"({error}); import it outside of `if TYPE_CHECKING`, or use str, int, float, bool "
+                "or lists of them"
+            ) from None
+        if (given := _model_parameter(parameters)) is not None:
             return given
         fields: dict[str, Any] = {
             name: (kind, ... if parameter.default is parameter.empty else parameter.default)
-            for name, (parameter, kind) in _parameters(cls).items()
+            for name, (parameter, kind) in parameters.items()
         }
         try:
             return create_model(
@@ -90,7 +98,7 @@ class Extension:
 
     def _constructed(self, cls: type[Any], options: BaseModel) -> Any:
         try:
-            if _model_parameter(cls) is None:
+            if _model_parameter(_parameters(cls)) is None:
                 return cls(**{name: getattr(options, name) for name in type(options).model_fields})
             return cls(options)
         except ValueError as error:
@@ -142,8 +150,12 @@ def _package(point: EntryPoint) -> str:
     return "an unnamed package" if point.dist is None else point.dist.name
 
 
-def _parameters(cls: type[Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
-    """The parameters of a constructor and their types, by name."""
+Parameters = dict[str, tuple[inspect.Parameter, Any]]
+"""Parameters of a constructor and their types, by name."""
+
+
+def _parameters(cls: type[Any]) -> Parameters:
+    """The parameters of the constructor of `cls`. Raises the error of a type that is not there."""
     given = inspect.signature(cls).parameters
     hints = typing.get_type_hints(cls.__init__)
     return {
@@ -153,9 +165,9 @@ def _parameters(cls: type[Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
     }
 
 
-def _model_parameter(cls: type[Any]) -> type[BaseModel] | None:
+def _model_parameter(parameters: Parameters) -> type[BaseModel] | None:
     """The pydantic model that is the only parameter of a constructor; None: it has another form."""
-    kinds = [kind for _, kind in _parameters(cls).values()]
+    kinds = [kind for _, kind in parameters.values()]
     if len(kinds) != 1:
         return None
     for kind in (kinds[0], *typing.get_args(kinds[0])):

@@ -114,6 +114,42 @@ def test_what_is_no_environment_is_refused_with_reason_and_fix(place, name, mess
         registry.task_set(name, {})
 
 
+@pytest.mark.parametrize(
+    ("hint", "reason"),
+    [
+        ("Path | None", "name 'Path' is not defined"),
+        ("Path.Missing", "name 'Path' is not defined"),
+        ("TaskList.Missing", "type object 'TaskList' has no attribute 'Missing'"),
+        ("'list[' ", "Forward reference must be an expression -- got 'list['"),
+    ],
+)
+def test_a_parameter_whose_type_is_not_there_at_run_time_is_refused_with_the_fix(
+    place, hint, reason
+):
+    """Regression: the command line ended in a traceback."""
+    place(
+        "own_folder",
+        f"""
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from agentrl_envs.task_list import TaskList
+if TYPE_CHECKING:
+    from pathlib import Path
+
+class Tasks(TaskList):
+    def __init__(self, folder: {hint} = None) -> None: ...
+""",
+    )
+    for read in (registry.options, lambda name: registry.option_errors(name, {})):
+        with pytest.raises(OptionError) as raised:
+            read("own_folder:Tasks")
+        assert str(raised.value) == (
+            "own_folder:Tasks: the type of a parameter of its constructor cannot be read "
+            f"({reason}); import it outside of `if TYPE_CHECKING`, or use str, int, float, bool "
+            "or lists of them"
+        )
+
+
 def test_an_option_that_the_constructor_refuses_is_the_users_mistake(place):
     place("own_sizes", OWN)
     with pytest.raises(OptionError, match="own_sizes:Sizes: most: 13 is unlucky; use 14"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 
 from agentrl_envs.env import Observation, Step, Task, opening_exchange
@@ -93,7 +94,11 @@ class PublishedTextCraft:
             text=text,
             admissible=(
                 *(form.get(item, count) for item, count in workshop.takings),
-                *(form.craft(recipe, spent, workshop) for recipe, spent in workshop.possible()),
+                *(
+                    form.craft(recipe, spent, workshop)
+                    for recipe, spent in workshop.possible()
+                    if _recipe(recipe.makes, spent) is not None
+                ),
                 "inventory",
             ),
         )
@@ -142,8 +147,7 @@ def _craft(product: str, ingredients: str, workshop: Workshop) -> tuple[str, str
     held, tags = workshop.held, minecraft_book().tags
     if any(name in tags or held.get(name, -1) < n for name, n in given.items()):
         raise _FailedError(f"Could not find enough items to craft minecraft:{item}")
-    recipes = minecraft_book().by_item.get(item, ())
-    recipe = next((each for each in recipes if _matches(each, given)), None)
+    recipe = _recipe(item, given)
     if recipe is None:
         # The words are those of AgentGym's Python objects.
         raise _FailedError(
@@ -158,7 +162,14 @@ def _craft(product: str, ingredients: str, workshop: Workshop) -> tuple[str, str
     return f"Crafted {recipe.count} minecraft:{item}", item
 
 
-def _matches(recipe: Recipe, given: Counter[str]) -> bool:
+def _recipe(item: str, given: Mapping[str, int]) -> Recipe | None:
+    """The recipe that makes `item` of `given`. None: there is no such recipe, as where two members
+    of a tag give the count of one ingredient together."""
+    recipes = minecraft_book().by_item.get(item, ())
+    return next((each for each in recipes if _matches(each, given)), None)
+
+
+def _matches(recipe: Recipe, given: Mapping[str, int]) -> bool:
     """Whether `given` has one entry for each ingredient, with its count."""
     left = dict(given)
     for need, count in recipe.needs:

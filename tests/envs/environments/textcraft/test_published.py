@@ -98,3 +98,36 @@ def test_an_ingredient_that_is_named_twice_needs_the_sum_of_both_counts(env):
     said(env, "craft 4 oak planks using 1 oak logs")
     text = said(env, "craft 1 chest using 4 oak planks, 4 oak planks")
     assert text == "Could not find enough items to craft minecraft:chest"
+
+
+def test_a_recipe_that_two_members_of_a_tag_suffice_for_together_is_not_listed():
+    """Regression: the menu had `craft 1 smithing table using 2 iron ingot, 2 acacia planks, 2 birch
+    planks`, which the game refuses, as AgentGym's does."""
+    env = TASKS.environment()
+    seen = env.reset(TASKS.task("train", 10))
+    assert "craft 1 smithing table using 2 iron ingot, 4 planks" in seen.text
+    assert env.step("get 2 iron ingot").wellformed
+    for wood in ("acacia", "birch"):
+        assert env.step(f"get 2 {wood} logs").wellformed
+        assert env.step(f"craft 4 {wood} planks using 1 {wood} logs").wellformed
+        step = env.step(f"craft 4 stick using 2 {wood} planks")
+    assert not any("smithing table" in action for action in step.observation.admissible)
+    step = env.step("craft 4 birch planks using 1 birch logs")
+    (offered,) = (a for a in step.observation.admissible if "smithing table" in a)
+    assert offered == "craft 1 smithing table using 2 iron ingot, 4 birch planks"
+    assert env.step(offered).wellformed
+
+
+def test_every_action_of_the_menu_is_executed():
+    draws, refused = random.Random(3), []
+    env = TASKS.environment()
+    for task in HELDOUT[::5]:
+        seen = env.reset(task)
+        for _ in range(12):
+            step = env.step(draws.choice(seen.admissible))
+            if not step.wellformed:
+                refused.append(step.observation.text)
+            seen = step.observation
+            if step.terminated:
+                break
+    assert refused == []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.environments.search.options import SearchOptions
 from agentrl_envs.environments.search.payload import task_question
-from agentrl_envs.environments.search.retrieval.retriever import Retriever
+from agentrl_envs.environments.search.retrieval.retriever import QueryError, Retriever
 from agentrl_envs.environments.search.scoring import exact_match, f1
 from agentrl_envs.environments.search.text_form import (
     Answer,
@@ -21,6 +21,7 @@ from agentrl_envs.environments.search.text_form import (
 from agentrl_envs.errors import TaskError
 
 OVER = "The episode has ended."
+REFUSED = "The search engine refused this query. Search for something else."
 
 
 class SearchSession:
@@ -61,9 +62,11 @@ class SearchSession:
     def _carry_out(self, command: Command, progress: Progress) -> Step:
         match command:
             case Search(query):
-                documents = self._retrievers[progress.question.world].search(
-                    query, self._options.top_k
-                )
+                retriever = self._retrievers[progress.question.world]
+                try:
+                    documents = retriever.search(query, self._options.top_k)
+                except QueryError:
+                    return self._carry_out(Refused(REFUSED), progress)
                 progress.turns += 1
                 progress.searches.append(query)
                 progress.found.update(dict.fromkeys(documents))

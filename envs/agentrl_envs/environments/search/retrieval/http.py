@@ -16,11 +16,14 @@ import tenacity
 
 from agentrl_envs.environments.search.options import RetrieverOptions
 from agentrl_envs.environments.search.retrieval.rate_limit import RateLimit
+from agentrl_envs.environments.search.retrieval.retriever import QueryError
 from agentrl_envs.errors import SessionError
 
 MAX_ANSWER_BYTES = 16 << 20
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed."""
+_REFUSED = frozenset({400, 413, 414, 422})
+"""Statuses with which services refuse a query that is empty, too long, or has too many words."""
 
 
 class _TemporaryError(SessionError):
@@ -37,13 +40,16 @@ class Service:
         self._headers = _headers(options, key)
         self._limit = RateLimit(options.per_second)
         self._http = httpx.Client(timeout=options.timeout_s, follow_redirects=False)
+        self._answered = False
+        """Whether it has answered a query, so that address and form of the requests are right."""
 
     def get(self, url: str) -> Any:
-        """The JSON answer to a GET. Raises `SessionError`."""
+        """The JSON answer to a GET. Raises `SessionError`, and `QueryError` if the service has
+        answered another query and refuses this one."""
         return self._request("GET", url, None)
 
     def post(self, url: str, body: Any) -> Any:
-        """The JSON answer to a POST of JSON. Raises `SessionError`."""
+        """The JSON answer to a POST of JSON. Raises as `get` does."""
         return self._request("POST", url, body)
 
     @contextmanager
@@ -75,14 +81,22 @@ class Service:
                 f"search retriever {self._shown}: no answer ({type(error).__name__}); check that "
                 "it runs and that search.options.retriever.url is its address"
             ) from None
+        except httpx.InvalidURL as error:  # also of one that is too long
+            if self._answered:
+                raise QueryError(str(error)) from None
+            raise SessionError(
+                f"search retriever {self._shown}: {error}; check search.options.retriever.url"
+            ) from None
         self._check_status(answer)
         try:
-            return answer.json()
+            found = answer.json()
         except ValueError:
             raise SessionError(
                 f"search retriever {self._shown}: the answer is no JSON; check "
                 "search.options.retriever.url"
             ) from None
+        self._answered = True
+        return found
 
     def _check_status(self, answer: httpx.Response) -> None:
         status, where = answer.status_code, f"search retriever {self._shown}: status"
@@ -99,6 +113,8 @@ class Service:
                 f"{where} {status}: it redirects, and keys are not sent on; set "
                 "search.options.retriever.url to where it leads"
             )
+        if status in _REFUSED and self._answered:
+            raise QueryError(f"status {status}")
         if not answer.is_success:
             raise SessionError(f"{where} {status}; check search.options.retriever.url")
         if len(answer.content) > MAX_ANSWER_BYTES:

@@ -14,10 +14,15 @@ class Document:
     text: str
 
 
+class QueryError(Exception):
+    """A service that answers other queries refuses this one, such as an empty or a long one. The
+    agent may search for something else."""
+
+
 class Retriever(Protocol):
     """Finds documents. Thread-safe: the sessions of a task set share one."""
 
     def search(self, query: str, count: int) -> tuple[Document, ...]:
         """At most `count` documents, best first; the same query has the same result. Raises
-        `SessionError` if the service behind it fails."""
+        `SessionError` if the service behind it fails, and `QueryError` if it refuses the query."""
         ...

@@ -94,10 +94,16 @@ def _filled(template: str, values: dict[str, str]) -> str:
 
 def _passage(found: Any) -> Document:
     document = found.get("document", found)
-    title, _, text = str(document["contents"]).partition("\n")
+    title, _, text = _text(document["contents"]).partition("\n")
     return Document(title=title, text=text)
 
 
 def _fields(found: Any, options: RetrieverOptions) -> Document:
     title = found[options.title] if options.title else ""
-    return Document(title=str(title), text=str(found[options.text]))
+    return Document(title=_text(title), text=_text(found[options.text]))
+
+
+def _text(found: Any) -> str:
+    """What was found, as text without halves of surrogate pairs. An extract that ends in the middle
+    of an emoji has one, and an observation must not."""
+    return str(found).encode(errors="replace").decode()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentrl_envs.environments.search.options import RetrieverOptions
-from agentrl_envs.environments.search.retrieval.retriever import Document, Retriever
+from agentrl_envs.environments.search.retrieval.retriever import Document, QueryError, Retriever
 from agentrl_envs.environments.search.retrieval.services import open_service
 from agentrl_envs.errors import OptionError, SessionError
 
@@ -135,3 +135,35 @@ def test_a_service_that_is_not_there_is_named():
     options = RetrieverOptions(kind="search-r1", url="http://127.0.0.1:9/retrieve", attempts=1)
     message = failure(open_service(options))
     assert "http://127.0.0.1:9/retrieve: no answer (ConnectError); check that it runs" in message
+
+
+@pytest.mark.parametrize("status", [400, 413, 414, 422])
+def test_a_query_that_a_service_refuses_after_another_is_not_an_error_of_its_address(
+    service, status: int
+):
+    """Regression: each session was lost in which the agent sent such a query."""
+    service.answers = [(status, {}), (200, R1), (status, {}), (404, {})]
+    found = retriever(service)
+    assert f"status {status}; check search.options.retriever.url" in failure(found)
+    assert found.search("capital", 3) == (PARIS,)
+    with pytest.raises(QueryError, match=f"status {status}"):
+        found.search("", 3)
+    assert "status 404; check search.options.retriever.url" in failure(found)
+
+
+def test_a_query_for_which_no_address_is_long_enough_is_refused(service):
+    """Regression: the run ended."""
+    service.answers = [(200, {"results": [{"title": PARIS.title, "text": PARIS.text}]})]
+    given = {"results": "results", "title": "title", "text": "text"}
+    found = retriever(service, "web", "/?q={query}", **given)
+    with pytest.raises(SessionError, match=r"URL too long; check search\.options\.retriever\.url"):
+        found.search("x" * 70_000, 3)
+    assert found.search("capital", 3) == (PARIS,)
+    with pytest.raises(QueryError, match="URL too long"):
+        found.search("x" * 70_000, 3)
+
+
+def test_half_of_a_surrogate_pair_in_a_passage_is_replaced(service):
+    """As in an extract that ends in the middle of an emoji."""
+    service.answers = [(200, {"result": [[{"contents": "Paris\nis \ud83d"}]]})]
+    assert retriever(service).search("capital", 3) == (Document(title="Paris", text="is ?"),)

@@ -113,7 +113,8 @@ class TaskSet(Protocol):
         ...
 
     def environment(self) -> Environment:
-        """A new session."""
+        """A new session. A server, and a run whose environment `Waits`, call this in several
+        threads at the same time."""
         ...
 
     def vocabulary(self) -> tuple[str, ...] | None:

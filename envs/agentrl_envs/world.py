@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from agentrl_envs.calls.answer_check import AnswerChecker
@@ -95,21 +94,23 @@ class World(Protocol):
 
 
 class LocalSession:
-    """A session of an environment in this process. `threads` make its calls; None: they do not
-    block. `name` is that of the environment in errors of its code (`CodeError`) and in notes of
-    `watch`. `close` waits at most `close_s` seconds for a call of a cancelled episode that still
-    runs in its thread; one that takes longer is followed by the close when it returns."""
+    """A session of an environment in this process, which `make` makes for the first call. `threads`
+    make its calls; None: they do not block. `name` is that of the environment in errors of its code
+    (`CodeError`) and in notes of `watch`. `close` waits at most `close_s` seconds for a call of a
+    cancelled episode that still runs in its thread; one that takes longer is followed by the close
+    when it returns."""
 
     def __init__(
         self,
-        environment: Environment,
+        make: Callable[[], Environment],
         name: str,
         *,
         threads: ThreadPool | None = None,
         watch: CallWatch = WATCH,
         close_s: float = CLOSE_S,
     ) -> None:
-        self._environment = environment
+        self._make = make
+        self._environment: Environment | None = None
         self._threads = threads
         self._close_s = close_s
         self._last_call: Future[Any] | None = None
@@ -121,16 +122,18 @@ class LocalSession:
 
     async def reset(self, task: Task) -> Observation:
         self._task = task
-        observation = await self._call("reset", partial(self._environment.reset, task))
+        observation = await self._call("reset", lambda environment: environment.reset(task))
         return self._checker.reset(observation, task)
 
     async def step(self, text: str) -> Step:
-        return self._checker.step(await self._call("step", partial(self._environment.step, text)))
+        step = await self._call("step", lambda environment: environment.step(text))
+        return self._checker.step(step)
 
     async def close(self) -> None:
         last = self._last_call
         if self._threads is None or last is None or last.done():
-            await self._call("close", self._environment.close)
+            if self._environment is not None:
+                await self._call("close", lambda environment: environment.close())
             return
         # Beside the call, the close could come before a reset takes what it should release, or
         # release a simulator in which the call then acts.
@@ -151,7 +154,8 @@ class LocalSession:
 
         def close() -> None:
             try:
-                self._watched("close", self._environment.close)
+                if self._environment is not None:
+                    self._watched("close", lambda environment: environment.close())
             except BaseException as error:  # noqa: BLE001  re-raised by the future's reader
                 closed.set_exception(error)
             else:
@@ -167,7 +171,7 @@ class LocalSession:
         threads.abandon(last)
         return closed
 
-    async def _call(self, name: str, call: Callable[[], T]) -> T:
+    async def _call(self, name: str, call: Callable[[Environment], T]) -> T:
         with code_errors(self._name, self._task):
             if self._threads is None:
                 return self._watched(name, call)
@@ -175,10 +179,14 @@ class LocalSession:
             self._last_call = future
             return await asyncio.wrap_future(future)
 
-    def _watched(self, name: str, call: Callable[[], T]) -> T:
-        """Call it. A call that waits for a thread has not begun."""
+    def _watched(self, name: str, call: Callable[[Environment], T]) -> T:
+        """Call the environment, a new one if there is none. A call that waits for a thread has not
+        begun."""
+        if self._environment is None:
+            with self._watch.call(self._name, "environment"):
+                self._environment = self._make()
         with self._watch.call(self._name, name, self._task):
-            return call()
+            return call(self._environment)
 
 
 class LocalWorld:
@@ -224,10 +232,8 @@ class LocalWorld:
             return self.task_set.task(split, index)
 
     def session(self) -> Session:
-        with self._call("environment"):
-            environment = self.task_set.environment()
         return LocalSession(
-            environment,
+            self.task_set.environment,
             self.name,
             threads=self._threads,
             watch=self.watch,

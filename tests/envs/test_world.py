@@ -58,6 +58,61 @@ async def test_the_threads_of_a_world_end_when_it_is_closed():
     assert not any(thread.is_alive() for thread in tasks.threads)
 
 
+class SlowConstruction(CorridorTasks):
+    """The construction of a session waits until `sessions` of them are under way."""
+
+    def __init__(self, sessions: int) -> None:
+        super().__init__()
+        self.made_in: set[str] = set()
+        """Names of the threads."""
+        self.together = threading.Barrier(sessions, timeout=30)
+
+    def environment(self) -> CorridorEnvironment:
+        self.made_in.add(threading.current_thread().name)
+        self.together.wait()
+        return CorridorEnvironment()
+
+
+async def test_environments_that_wait_are_constructed_in_threads_at_the_same_time():
+    """Regression: they were constructed on the event loop, which held up all other episodes."""
+    tasks = SlowConstruction(8)
+    world = LocalWorld(tasks, in_threads=True)
+    sessions = [world.session() for _ in range(8)]
+    await asyncio.gather(*(session.reset(TASK) for session in sessions))
+    assert tasks.made_in == {"environment"}
+    await asyncio.gather(*(session.close() for session in sessions))
+    await world.close()
+
+
+class CountedTasks(CorridorTasks):
+    made = closed = 0
+
+    def environment(self) -> CorridorEnvironment:
+        tasks = self
+        tasks.made += 1
+
+        class Counted(CorridorEnvironment):
+            def close(self) -> None:
+                tasks.closed += 1
+
+        return Counted()
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+async def test_a_session_holds_no_environment_before_its_first_reset_and_then_one(in_threads):
+    tasks = CountedTasks()
+    world = LocalWorld(tasks, in_threads=in_threads)
+    unused, used = world.session(), world.session()
+    await unused.close()
+    assert (tasks.made, tasks.closed) == (0, 0)
+    for _ in range(2):
+        await used.reset(TASK)
+        await used.step("left")
+    await used.close()
+    assert (tasks.made, tasks.closed) == (1, 1)
+    await world.close()
+
+
 async def cancel_in_thread(tasks: BlockingTasks, call: Coroutine[Any, Any, Any]) -> None:
     """Cancel a call that blocks in its thread."""
     tasks.waiting.clear()

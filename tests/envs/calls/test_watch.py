@@ -199,7 +199,7 @@ class Hanging(CorridorEnvironment):
         threading.Event().wait()
 
 async def play():
-    session = LocalSession(Hanging(), "lights", watch=CallWatch(first_s=0.2))
+    session = LocalSession(Hanging, "lights", watch=CallWatch(first_s=0.2))
     await session.reset(CorridorTasks().task("train", 0))
     await session.step("left")
 

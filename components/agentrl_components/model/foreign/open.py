@@ -24,11 +24,13 @@ def open_foreign(folder: Path, dtype: torch.dtype, device: torch.device) -> Fore
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
-    _config(folder)
+    attention = _attention(_config(folder))
     disable_progress_bar()  # type: ignore[no-untyped-call]
     auto: Any = AutoModelForCausalLM
     with model_errors(ModelError, f"{folder}: transformers cannot open its model"):
-        model, found = auto.from_pretrained(folder, dtype=dtype, output_loading_info=True)
+        model, found = auto.from_pretrained(
+            folder, dtype=dtype, output_loading_info=True, **attention
+        )
     missing = sorted(map(str, found["missing_keys"]))
     wrong = sorted(str(one) for one in found.get("mismatched_keys", ()))
     if missing or wrong:
@@ -50,7 +52,7 @@ def describe_foreign(folder: Path) -> ForeignModel:
     failed = f"{folder / 'config.json'}: transformers cannot build its model"
     with model_errors(ArchitectureError, failed):
         with init_empty_weights(include_buffers=False):
-            model = auto.from_config(config, dtype=torch.float32)
+            model = auto.from_config(config, dtype=torch.float32, **_attention(config))
         model.tie_weights()
     return ForeignModel(model).eval()
 
@@ -76,6 +78,13 @@ def counted(folder: Path) -> Architecture:
             ),
         ),
     )
+
+
+def _attention(config: Any) -> dict[str, str]:
+    """The argument that selects the attention of a model whose scores are capped, as Gemma 2's.
+    transformers' default, `sdpa`, leaves the cap out."""
+    capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+    return {} if capped is None else {"attn_implementation": "eager"}
 
 
 def _config(folder: Path) -> Any:

@@ -73,6 +73,15 @@ def assert_close(found, expected):
         assert float((found[1][name] - gradient).abs().max()) <= 1e-4 * max(largest, 0.1), name
 
 
+def test_capped_scores_of_attention_are_capped(tmp_path):
+    theirs = save_model("gemma2", tmp_path, attn_logit_softcapping=1.0, initializer_range=0.5)
+    without_cap = logprobs_of_transformers(theirs)[0]
+    theirs.set_attn_implementation("eager")
+    expected = logprobs_of_transformers(theirs)
+    assert float((without_cap - expected[0]).abs().max()) > 0.1
+    assert_close(logprobs(opened(tmp_path)), expected)
+
+
 @pytest.mark.parametrize("family", ARCHITECTURES)
 def test_packed_episodes_have_the_logits_and_gradients_of_transformers(family, tmp_path):
     theirs = save_model(family, tmp_path)

@@ -74,7 +74,8 @@ class Architecture:
     positions: int | None = None
     """Length of the sequences that the model was made for, in tokens. None: it is not stated."""
     bounded: bool = False
-    """Whether longer sequences cannot be computed, since each position has its own weight."""
+    """Whether longer sequences cannot be computed, since each position has its own weight, or
+    rotary frequencies would depend on the longest sequence of a pass."""
     counted: Counted | None = None
     """None: the built-in decoder, whose parameters follow from the fields above."""
 

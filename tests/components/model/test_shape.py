@@ -86,6 +86,26 @@ def test_a_model_with_a_weight_for_each_position_has_no_longer_context(family, b
         shape.check_context(129)
 
 
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "rope", "longest"),
+    [
+        ("phi3", {"original_max_position_embeddings": 16}, LONG, 16),
+        ("llama", {}, {"rope_type": "dynamic", "factor": 4.0}, 128),
+    ],
+)
+def test_frequencies_that_depend_on_the_longest_episode_of_a_pack_are_not_used(
+    family, changes, rope, longest, tmp_path
+):
+    save_model(family, tmp_path, rope_parameters={"rope_theta": 1e4} | rope, **changes)
+    shape = read_shape(tmp_path, "auto")
+    shape.check_context(longest)
+    with pytest.raises(ModelError, match=rf"is {longest + 1}, .* set it to {longest} or less"):
+        shape.check_context(longest + 1)
+
+
 def test_positions_beyond_those_of_the_training_are_counted_where_scaling_makes_them(tmp_path):
     yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
     yarn |= {"original_max_position_embeddings": 64}

@@ -36,7 +36,7 @@ def shape_of(model: Any) -> Architecture:
         mlp_bias=False,
         normed=False,
         positions=_positions(text),
-        bounded=_has_position_table(model),
+        bounded=_has_position_table(model) or _rotates_by_longest(text),
     )
 
 
@@ -44,11 +44,21 @@ def _positions(text: Any) -> int | None:
     """`Architecture.positions`."""
     stated: int | None = getattr(text, "max_position_embeddings", None)
     rope = getattr(text, "rope_parameters", None) or {}
-    if stated is None or rope.get("rope_type") not in ("linear", "dynamic", "yarn"):
+    before: int | None = rope.get("original_max_position_embeddings") or stated
+    if before is not None and _rotates_by_longest(text):
+        return before
+    if stated is None or before is None or rope.get("rope_type") not in ("linear", "yarn"):
         return stated
     # With these the field often has the length before scaling.
-    before = rope.get("original_max_position_embeddings") or stated
     return max(stated, int(before * (rope.get("factor") or 1)))
+
+
+def _rotates_by_longest(text: Any) -> bool:
+    """Whether rotary frequencies depend on the longest sequence of a pass once it is longer than
+    what the model was first trained with. The log-probabilities of an episode would depend on
+    those that are packed with it, and differ from vLLM's."""
+    rope = getattr(text, "rope_parameters", None) or {}
+    return rope.get("rope_type") in ("longrope", "dynamic")
 
 
 def _has_position_table(model: Any) -> bool:

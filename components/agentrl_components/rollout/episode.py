@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.engines.engine import Engine, Generation, Request, Sampling
@@ -67,6 +67,8 @@ class EpisodeState:
     success: bool = False
     raw_score: float = 0.0
     note: str = ""
+    tells_states: bool = False
+    """Whether a step had the state after it."""
     _began: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
@@ -78,6 +80,7 @@ class EpisodeState:
         self.turns.append(turn)
         self.success = step.success
         self.raw_score = step.raw_score
+        self.tells_states |= step.state is not None
         if step.terminated:
             self.ending = Ending.TERMINATED
         return step.terminated or step.truncated
@@ -103,6 +106,8 @@ async def play(
         await _turns(job, rules, number, session, engine, dialogue, played)
     finally:
         await engine.release(number)
+    if not played.tells_states:
+        played.turns[:1] = [replace(turn, state=None) for turn in played.turns[:1]]
     return trajectory(job, rules, played)
 
 
@@ -115,7 +120,8 @@ async def _turns(
     dialogue: Dialogue,
     played: EpisodeState,
 ) -> None:
-    # Every episode of a task starts in the same state, so the task id identifies it.
+    # Every episode of a task starts in the same state, so the task id identifies it. An environment
+    # does not tell its hash, so that a return to it is a new state.
     seen = Shown(await session.reset(job.task), job.task.id)
     buffer = played.buffer
     buffer.open(dialogue.opening(job.instructions, seen.observation.text))

@@ -9,7 +9,8 @@ all turns of a group that began in the same state (the anchor):
 
     R_t = sum_{k >= t} gamma^(k-t) * r_k,    A_S = (R_t - mean) / (std + 1e-6)
 
-For states visited once, and environments without state hashes, A_S is 0, which leaves GRPO.
+For states visited once, and environments without state hashes, A_S is 0, which leaves GRPO. All
+episodes of a group begin in the same state; a later return to it counts as another state.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class BrowserSession:
         titles = [seen.title if page is self.page else await page.title() for page in self.pages]
         return View(
             url=self.page.url,
-            titles=tuple(titles),
+            titles=tuple(_encodable(title) for title in titles),
             current=self.current,
             elements=seen.elements,
             above=seen.above,
@@ -258,6 +258,12 @@ class BrowserSession:
     def lose(self, reason: str) -> None:
         """Nothing of this session can be used any more: the next `begin` starts anew."""
         self._activity.lose(reason)
+
+
+def _encodable(text: str) -> str:
+    """A text with `?` for each surrogate without its other half, as of a title that a page has cut
+    in the middle of an emoji: it cannot be sent or tokenized."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _parameter(cookie: Mapping[str, Any]) -> Any:

@@ -61,6 +61,17 @@ def test_an_episode_with_several_start_pages_begins_on_the_first(run, site):
     assert run(play) == ((0, ("Home", "Mug")), "visible")
 
 
+def test_a_title_that_ends_in_half_an_emoji_can_be_encoded(run, site):
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/mug"], None)
+        await session.page.evaluate("document.title = 'mug \\ud83d\\ude00'.slice(0, 5)")
+        current = (await session.view()).titles
+        await session.open_tab()
+        return *current, (await session.view()).titles[0]
+
+    assert run(play) == ("mug ?", "mug ?")
+
+
 def test_a_page_that_sets_cookies_again_and_again_leaves_none_to_the_next_episode(run, site):
     async def play(session: BrowserSession):
         await session.begin([f"{site.url}/again"], None)

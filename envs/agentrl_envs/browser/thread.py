@@ -27,6 +27,9 @@ START_TIMEOUT_S = 90.0
 CLOSE_TIMEOUT_S = 10.0
 CLOSE_CONTEXT_S = 5.0
 
+CLOSED = "TargetClosedError"
+"""Playwright's error, which it does not export, of a browser or a driver that is gone."""
+
 
 class BrowserThread:
     """Runs coroutines that use the browser, from any thread."""
@@ -67,11 +70,26 @@ class BrowserThread:
         """The browser, started if it is not running."""
         async with self._starting:
             if self._browser is None or not self._browser.is_connected():
-                if self._playwright is None:
-                    self._playwright = await async_playwright().start()
-                self._browser = await launch(self._playwright, self.hosts)
+                self._browser = await self._launch()
                 self.launches += 1
             return self._browser
+
+    async def _launch(self) -> Browser:
+        if self._playwright is not None:
+            try:
+                return await launch(self._playwright, self.hosts)
+            except SessionError as error:
+                if type(error.__cause__).__name__ != CLOSED:
+                    raise
+            await self._stop_driver()
+        self._playwright = await async_playwright().start()
+        return await launch(self._playwright, self.hosts)
+
+    async def _stop_driver(self) -> None:
+        playwright, self._playwright, self._browser = self._playwright, None, None
+        with suppress(Error, OSError, TimeoutError):  # nobody may be there to be stopped
+            if playwright is not None:
+                await asyncio.wait_for(playwright.stop(), CLOSE_CONTEXT_S)
 
     async def new_context(self, width: int, height: int, most: int | None) -> BrowserContext:
         """A context for one session, with a viewport of this size in CSS pixels. Raises
@@ -84,16 +102,23 @@ class BrowserThread:
         self.bounded += most is not None
         with ExitStack() as on_error:
             on_error.callback(self._forget_context, most)
-            context = await (await self.browser()).new_context(
-                viewport={"width": width, "height": height},
-                service_workers="block",
-                accept_downloads=False,
-                locale="en-US",
-                timezone_id="UTC",
-                reduced_motion="reduce",
-            )
+            browser = await self.browser()
+            try:
+                context = await _context(browser, width, height)
+            except Error as error:
+                if type(error).__name__ != CLOSED:
+                    raise
+                await self._forget_browser(browser)
+                context = await _context(await self.browser(), width, height)
             on_error.pop_all()
         return context
+
+    async def _forget_browser(self, browser: Browser) -> None:
+        """Stop `browser`, which is gone or whose driver is, so that both are started again. A
+        browser whose driver has died still counts as connected."""
+        async with self._starting:
+            if self._browser is browser:
+                await self._stop_driver()
 
     async def close_context(self, context: BrowserContext, most: int | None) -> None:
         """Close a context of `new_context`, with its tabs; `most` as there."""
@@ -128,6 +153,17 @@ class BrowserThread:
                 await self._browser.close()
             if self._playwright is not None:
                 await self._playwright.stop()
+
+
+async def _context(browser: Browser, width: int, height: int) -> BrowserContext:
+    return await browser.new_context(
+        viewport={"width": width, "height": height},
+        service_workers="block",
+        accept_downloads=False,
+        locale="en-US",
+        timezone_id="UTC",
+        reduced_motion="reduce",
+    )
 
 
 def first_line(error: BaseException) -> str:

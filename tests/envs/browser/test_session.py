@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -70,6 +74,38 @@ def test_a_title_that_ends_in_half_an_emoji_can_be_encoded(run, site):
         return *current, (await session.view()).titles[0]
 
     assert run(play) == ("mug ?", "mug ?")
+
+
+def children(process: int) -> dict[int, str]:
+    """Command lines of the processes that a process has started, by number."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == process:
+                found[int(folder.name)] = (folder / "cmdline").read_text()
+    return found
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_driver_that_was_killed_is_started_again_with_its_browser(site, closed):
+    async def close_browser() -> None:
+        await (await thread.browser()).close()
+
+    async def play(session: BrowserSession):
+        await session.begin([f"{site.url}/mug"], None)
+        return await titles(session)
+
+    before = children(os.getpid())
+    thread = BrowserThread(frozenset({"127.0.0.1"}))
+    thread.start()
+    started = children(os.getpid()).keys() - before.keys()
+    (driver,) = (pid for pid in started if "run-driver" in children(os.getpid())[pid])
+    if closed:
+        thread.run(close_browser(), 60)
+    os.kill(driver, signal.SIGKILL)
+    assert thread.run(play(BrowserSession(thread, 800, 600)), 60) == (0, ("Mug",))
+    assert thread.launches == 2
+    thread.close()
 
 
 def test_a_page_that_sets_cookies_again_and_again_leaves_none_to_the_next_episode(run, site):

@@ -120,7 +120,5 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
     # Where mistral-common is installed, as with vLLM, a folder with tekken.json has a tokenizer of
     # another kind by default, without special tokens in texts and without a chat template.
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        folder, mistral_format=False
-    )
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, mistral_format=False)
     return tokenizer

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, Error, Frame, Page, Request, Response
 
-from agentrl_envs.browser.quiet import BACKGROUND_S
+from agentrl_envs.browser.quiet import BACKGROUND_S, POLLING_S
 from agentrl_envs.errors import SessionError
 
 NO_DOCUMENT = (204, 205)
@@ -29,9 +29,11 @@ SERVER_ERROR = 500
 
 
 class Activity:
-    """The activity of one context."""
+    """The activity of one context. Requests that begin `polling_s` seconds after the document and
+    after the wait are those of a page that polls."""
 
-    def __init__(self) -> None:
+    def __init__(self, polling_s: float = POLLING_S) -> None:
+        self._polling_s = polling_s
         self.lost: str | None = None
         """Why the session can be used no more; None: it can."""
         self.blocked: str | None = None
@@ -43,6 +45,8 @@ class Activity:
         """Address of a document that a tab did not get, because the machine's network changed."""
         self.origins: set[str] = set()
         """Origins that were shown in this episode."""
+        self._document_at = time.monotonic()
+        """When a tab last got a document."""
         self._requests: dict[Request, float] = {}
         self._navigating: dict[Page, float] = {}
         """Tabs whose next document was asked for and is not there yet, with the time."""
@@ -86,15 +90,14 @@ class Activity:
             self._opening.popleft()
             self._wake()
 
-    async def rest(self) -> bool:
-        """Wait until nothing is under way that began in the last `BACKGROUND_S`. Returns whether
-        there was something. Raises `SessionError` if the session is lost."""
-        waited = False
-        while recent := [
-            at
-            for at in (*self._requests.values(), *self._navigating.values(), *self._opening)
-            if at > time.monotonic() - BACKGROUND_S
-        ]:
+    async def rest(self, since: float | None = None) -> bool:
+        """Wait until nothing is under way that began in the last `BACKGROUND_S`. Of a page that
+        always has a request under way, only those are waited for that began in the `polling_s`
+        after `since`, the time from which the page is waited for (None: now), or after its
+        document. Returns whether there was something. Raises `SessionError` if the session is
+        lost."""
+        waited, since = False, time.monotonic() if since is None else since
+        while recent := self._recent(since):
             waited = True
             self._change = asyncio.get_running_loop().create_future()
             remaining = max(recent) + BACKGROUND_S - time.monotonic()
@@ -102,6 +105,13 @@ class Activity:
                 await asyncio.wait_for(self._change, max(remaining, 0.01))
             self.check()
         return waited
+
+    def _recent(self, since: float) -> list[float]:
+        """When what is waited for began."""
+        polling = max(since, self._document_at) + self._polling_s
+        requests = (at for at in self._requests.values() if at < polling)
+        begun = (*requests, *self._navigating.values(), *self._opening)
+        return [at for at in begun if at > time.monotonic() - BACKGROUND_S]
 
     def _wake(self) -> None:
         if self._change is not None and not self._change.done():
@@ -111,6 +121,7 @@ class Activity:
         """A document has taken the place of another."""
         self.origins.add(origin_of(frame.url))
         if frame.parent_frame is None:
+            self._document_at = time.monotonic()
             self._navigating.pop(page, None)
             self._wake()
 

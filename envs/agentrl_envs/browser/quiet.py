@@ -25,6 +25,10 @@ MOVING_MS: Final = 2_000
 BACKGROUND_S: Final = 3.0
 """A request that takes longer (long polling, a stream) is no longer waited for."""
 
+POLLING_S: Final = 10.0
+"""Requests that begin later than this after the document are those of a page that polls, and are
+not waited for."""
+
 WATCH_TIMERS: Final = """
 (() => {
   if (window.__pendingTimers) return;

@@ -6,6 +6,7 @@ All methods run on the browser's event loop.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -166,6 +167,7 @@ class BrowserSession:
         """Wait until the current tab is quiet. Returns why a navigation was undone (it leaves the
         sites, or its page cannot be shown again), or an empty string. Raises `SessionError` if the
         session is lost."""
+        began = time.monotonic()
         for _ in range(ROUNDS):
             self._activity.check()
             if (url := self._activity.interrupted.pop(self.page, None)) is not None:
@@ -181,7 +183,8 @@ class BrowserSession:
                     raise SessionError(f"{self.page.url}: {first_line(error)}") from None
                 await asyncio.sleep(0)  # the document was replaced: look at the next one
                 continue
-            if not await self._activity.rest() and self.page not in self._activity.interrupted:
+            waited = await self._activity.rest(began)
+            if not waited and self.page not in self._activity.interrupted:
                 break
         if (url := self._activity.interrupted.get(self.page)) is not None:
             self._activity.lose(f"{url}: no answer, because the machine's network changes")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from web_pages import needs_chromium, running_site
@@ -32,6 +34,42 @@ async def test_a_tab_that_nobody_asked_for_is_no_reason_to_wait():
     activity.opens()
     activity.opened()
     assert not await activity.rest()
+
+
+class Fetch(SimpleNamespace):
+    """A request of a page for data."""
+
+    resource_type = "fetch"
+
+    def is_navigation_request(self) -> bool:
+        return False
+
+    __hash__ = object.__hash__
+
+
+async def test_a_page_that_always_has_a_request_under_way_is_waited_for_only_so_long():
+    sent = 0
+
+    async def poll(activity: Activity) -> None:
+        nonlocal sent
+        while True:
+            request = Fetch()
+            activity._sent(request)
+            sent += 1
+            await asyncio.sleep(0.02)
+            activity._sent(following := Fetch())
+            activity._answered(request)
+            await asyncio.sleep(0.02)
+            activity._answered(following)
+
+    activity = Activity(polling_s=0.2)
+    polls = asyncio.create_task(poll(activity))
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    assert await activity.rest(began)
+    assert not await activity.rest(began)  # the next round of the same wait
+    assert sent > 1
+    polls.cancel()
 
 
 @needs_chromium

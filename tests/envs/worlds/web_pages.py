@@ -52,7 +52,7 @@ PAGES = {
     "/frames": "<title>Frames</title><h1>Red mug</h1><iframe src='http://outside.example/'></iframe>"
     "<iframe src='/broken'></iframe>",
     "/again": "<title>Again</title><script>setInterval(() => document.cookie = 'a=1', 1)</script>",
-    "/welcome": "<title>In</title>welcome<script>setInterval(() => fetch('/slow'), 200)</script>",
+    "/welcome": "<title>In</title>welcome<script>setInterval(() => fetch('/slow'), 50)</script>",
     "/login": "<title>Login</title><form method=post><input name=user aria-label=User>"
     "<input type=password name=password aria-label=Password><button>Sign in</button></form>",
 }

@@ -20,7 +20,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed ## Train examples/babyai.yaml, about three minutes on two cores
+demo: $(VENV)/.installed ## Train examples/babyai.yaml, about two minutes on two cores
 	$(BIN)/agentrl run examples/babyai.yaml --root runs/babyai
 
 textcraft: $(VENV)/.installed ## Train examples/textcraft.yaml, about two minutes on two cores

@@ -25,7 +25,7 @@ class Alarm(SpecModel):
     is not checked."""
 
     action: Literal["record", "hold", "stop", "rollback"] = "record"
-    """`record`: log a metric and a warning. `hold`: do not advance to the next phase while the
+    """`record`: print a warning, which the report lists too. `hold`: do not advance to the next phase while the
     alarm is active. `stop`: end the run and keep its checkpoints. `rollback`: return to the
     checkpoint with the best held-out success of `evaluation.every`, without it the best success in
     training, at most once per phase."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from agentrl_components.spec.fields.rollout import Interrupt
@@ -38,6 +39,13 @@ class Sampling:
     """Token limit of the reply."""
     stop: tuple[int, ...]
     """Token ids that end a reply."""
+
+
+@lru_cache(maxsize=8)
+def stop_set(stop: tuple[int, ...]) -> frozenset[int]:
+    """Stop tokens for look-ups: `template: react` has two thousand of them with the vocabulary of
+    Qwen2."""
+    return frozenset(stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

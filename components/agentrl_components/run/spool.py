@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EDQUOT, EFBIG, ENOSPC
@@ -14,6 +15,8 @@ from agentrl_components.errors import StoreError
 
 FULL = (ENOSPC, EDQUOT, EFBIG)
 """Errors of the operating system that say that a file has no room."""
+_NUMBER = re.compile(r"os error (\d+)")
+"""In the text of safetensors' errors."""
 
 
 @contextmanager
@@ -24,9 +27,16 @@ def spool_in(folder: Path) -> Iterator[Path]:
         with TemporaryDirectory(dir=folder, prefix="checkpoint-") as spool:
             yield Path(spool)
     except (OSError, SafetensorError) as error:
-        if isinstance(error, OSError) and error.errno not in FULL:
+        if not _is_full(error):
             raise
         raise StoreError(
             f"{folder}: {error}; checkpoints are written there before they are stored: free some "
             "space, or set TMPDIR to a folder with more"
         ) from error
+
+
+def _is_full(error: OSError | SafetensorError) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in FULL
+    found = _NUMBER.search(str(error))
+    return found is not None and int(found[1]) in FULL

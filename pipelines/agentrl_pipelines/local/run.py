@@ -119,6 +119,8 @@ def _run_until_done(
             view.note(f"{error}; the run resumes from its last checkpoint")
         except BaseException as error:
             if begun:
+                if isinstance(error, StoreError):  # writing the state may take two minutes, too
+                    view.note(str(error))
                 _write_end(context.journal, error)
             raise
 

@@ -133,7 +133,7 @@ class SlowWorld(LocalWorld):
             async def close(self):
                 world.ended += 1
 
-        return Session(self.task_set.environment(), self.name)
+        return Session(self.task_set.environment, self.name)
 
 
 def source_of(probe_s, **worlds):

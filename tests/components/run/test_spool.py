@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from agentrl_components.errors import StoreError
 from agentrl_components.run.spool import spool_in
@@ -39,3 +40,10 @@ def test_a_full_device_is_such_an_error_and_a_missing_file_is_not(tmp_path: Path
         full.write_bytes(b"1")
     with pytest.raises(FileNotFoundError), spool_in(tmp_path) as spool:
         (spool / "missing").read_bytes()
+
+
+def test_a_file_of_a_checkpoint_that_is_damaged_is_no_full_folder(tmp_path: Path) -> None:
+    garbage = tmp_path / "weights"
+    garbage.write_bytes(b"no header of safetensors")
+    with pytest.raises(SafetensorError), spool_in(tmp_path):
+        load_file(garbage)

@@ -79,7 +79,7 @@ def running_worker(folder: Path) -> Iterator[Worker]:
             stderr=log,
             env={
                 **os.environ,
-                "MLFLOW_HTTP_REQUEST_TIMEOUT": "1",
+                "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",
                 "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
                 "MLFLOW_DISABLE_TELEMETRY": "true",
                 "OMP_NUM_THREADS": "1",

@@ -98,8 +98,8 @@ def test_a_driver_that_was_killed_is_started_again_with_its_browser(site, closed
     before = children(os.getpid())
     thread = BrowserThread(frozenset({"127.0.0.1"}))
     thread.start()
-    started = children(os.getpid()).keys() - before.keys()
-    (driver,) = (pid for pid in started if "run-driver" in children(os.getpid())[pid])
+    after = children(os.getpid())
+    (driver,) = (pid for pid in after.keys() - before.keys() if "run-driver" in after[pid])
     if closed:
         thread.run(close_browser(), 60)
     os.kill(driver, signal.SIGKILL)

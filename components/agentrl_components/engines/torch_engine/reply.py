@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from agentrl_components.engines.action_trie import Node, Trie
-from agentrl_components.engines.engine import Generation, Request, Stop, mixed
+from agentrl_components.engines.engine import Generation, Request, Stop, mixed, stop_set
 
 NOTHING = object()
 """The history of a session without tokens."""
@@ -48,6 +48,11 @@ class PendingReply:
     allowed: list[tuple[int, ...]] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     """Policy version that sampled each token."""
+    stop: frozenset[int] = field(init=False)
+    """Tokens that end it."""
+
+    def __post_init__(self) -> None:
+        self.stop = stop_set(self.request.sampling.stop)
 
     def choices(self) -> tuple[int, ...] | None:
         """Tokens that may come next. None: the whole vocabulary."""
@@ -98,7 +103,7 @@ class PendingReply:
             self.allowed.append(choices)
             self.node = self.trie.advance(self.node, token)
         sampling = self.request.sampling
-        stopped = token in sampling.stop
+        stopped = token in self.stop
         if self.result.done() or not (stopped or len(self.ids) >= sampling.max_tokens):
             return
         self.result.set_result(

@@ -25,10 +25,10 @@ class Alarm(SpecModel):
     is not checked."""
 
     action: Literal["record", "hold", "stop", "rollback"] = "record"
-    """`record`: print a warning, which the report lists too. `hold`: do not advance to the next phase while the
-    alarm is active. `stop`: end the run and keep its checkpoints. `rollback`: return to the
-    checkpoint with the best held-out success of `evaluation.every`, without it the best success in
-    training, at most once per phase."""
+    """`record`: print a warning, which the report lists too. `hold`: do not advance to the next
+    phase while the alarm is active. `stop`: end the run and keep its checkpoints. `rollback`:
+    return to the checkpoint with the best held-out success of `evaluation.every`, without it the
+    best success in training, at most once per phase."""
     window: int = Field(default=10, ge=1, le=1000)
     """Number of iterations over which a metric is averaged and for which it must persist."""
     turns_pinned: float | None = Field(default=None, gt=0, le=1)

@@ -48,5 +48,5 @@ class Update(SpecModel):
     checkpoint_every: int = Field(default=10, ge=1, le=100000)
     """Iterations between checkpoints."""
     keep_last: int = Field(default=2, ge=1, le=1000)
-    """Number of recent checkpoints to keep, besides checkpoint 0, the best one, the one that an alarm
-    would return to, and the last one of each phase."""
+    """Number of recent checkpoints to keep, besides checkpoint 0, the best one, the one that an
+    alarm would return to, and the last one of each phase."""

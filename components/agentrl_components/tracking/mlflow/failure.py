@@ -11,13 +11,27 @@ _STATUS = re.compile(r"failed with error code (\d+) != ")
 status for 500 then."""
 
 
+_OF_CODE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    TrackerError,
+)
+"""Errors of a job that MLflow's client cannot send: it would not be able to later either."""
+
+
 def is_transient(error: Exception) -> bool:
-    """Whether the same job may succeed later."""
+    """Whether the same job may succeed later. So may one that failed with an error of a class that
+    is not known here: clients of buckets (boto3, google-cloud-storage) have their own for a network
+    that is away."""
     status = _status(error)
     if status is None:
-        from sqlalchemy.exc import SQLAlchemyError
-
-        return isinstance(error, (OSError, SQLAlchemyError))
+        return isinstance(error, OSError) or not isinstance(error, _OF_CODE)
     return status >= 500 or status in (408, 429)
 
 

@@ -102,10 +102,9 @@ class Registry:
 
     def _sizes(self, place: str) -> dict[str, int]:
         """Sizes in bytes of the files in a folder of the run's artifacts, by path."""
-        from mlflow.exceptions import MlflowException
-
-        # If they cannot be listed, all are uploaded, or that fails in the same way.
-        with contextlib.suppress(MlflowException, OSError):
+        # If they cannot be listed, all are uploaded, or that fails in the same way. Clients of
+        # buckets have errors of their own, as for keys that may write and not list.
+        with contextlib.suppress(Exception):
             found = self._client.list_artifacts(self._run_id, place)
             return {one.path: one.file_size for one in found if not one.is_dir}
         return {}

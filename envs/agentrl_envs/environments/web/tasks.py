@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 
 from agentrl_envs.browser.chromium import host_of
@@ -17,6 +18,8 @@ from agentrl_envs.environments.web.task_config import NAME, goals_by_address
 from agentrl_envs.environments.web.text_agentgym import AgentGymForm
 from agentrl_envs.environments.web.text_terse import TerseForm
 from agentrl_envs.errors import TaskError
+
+_MAKING_LOGINS = threading.Lock()
 
 
 class WebTasks:
@@ -60,8 +63,9 @@ class WebTasks:
     def environment(self) -> WebEnvironment:
         """A new session. Starts the sites if this process serves them, but no browser."""
         thread = shared_browser(self._hosts)
-        if self._logins is None:
-            self._logins = Logins(thread, self._addresses, self._sites.accounts())
+        with _MAKING_LOGINS:  # sessions are made in several threads
+            if self._logins is None:
+                self._logins = Logins(thread, self._addresses, self._sites.accounts())
         judge = judge_of(self.options.judge)
         return WebEnvironment(
             thread, self._addresses, self._logins, self._form, judge, self.options, self._goals

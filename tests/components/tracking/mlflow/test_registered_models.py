@@ -54,12 +54,12 @@ def test_a_server_may_take_longer_over_a_file_of_a_model_than_over_other_request
     worker: Worker,
 ) -> None:
     """A server answers when it has written the file to its bucket. The process has a timeout of
-    one second here."""
+    three seconds here."""
     folder = worker.folder / "slow"
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"1")
     with mlflow_server() as server:
-        server.answers_files_after_s = 2.0
+        server.answers_files_after_s = 4.0
         assert worker.open(server.uri).error is None
         assert worker.ask(Model(folder=folder, name="agent")).error is None
         assert [path.rpartition("/")[2] for path in server.uploads] == [

@@ -24,6 +24,9 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed."""
 _REFUSED = frozenset({400, 413, 414, 422})
 """Statuses with which services refuse a query that is empty, too long, or has too many words."""
+MAX_REFUSED = 20
+"""Queries refused one after another, after which the service counts as down: a key or a plan may
+have ended."""
 
 
 class _TemporaryError(SessionError):
@@ -42,6 +45,8 @@ class Service:
         self._http = httpx.Client(timeout=options.timeout_s, follow_redirects=False)
         self._answered = False
         """Whether it has answered a query, so that address and form of the requests are right."""
+        self._refused = 0
+        """Queries that it has refused one after another."""
 
     def get(self, url: str) -> Any:
         """The JSON answer to a GET. Raises `SessionError`, and `QueryError` if the service has
@@ -95,7 +100,7 @@ class Service:
                 f"search retriever {self._shown}: the answer is no JSON; check "
                 "search.options.retriever.url"
             ) from None
-        self._answered = True
+        self._answered, self._refused = True, 0
         return found
 
     def _check_status(self, answer: httpx.Response) -> None:
@@ -114,7 +119,13 @@ class Service:
                 "search.options.retriever.url to where it leads"
             )
         if status in _REFUSED and self._answered:
-            raise QueryError(f"status {status}")
+            self._refused += 1
+            if self._refused <= MAX_REFUSED:
+                raise QueryError(f"status {status}")
+            raise SessionError(
+                f"{where} {status} for {self._refused} queries in a row; look at its log, and "
+                "check the key and its plan"
+            )
         if not answer.is_success:
             raise SessionError(f"{where} {status}; check search.options.retriever.url")
         if len(answer.content) > MAX_ANSWER_BYTES:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from chat_texts import SPECIAL, TEXTS, conversation, rendered
 from corridor_rules import RULES
+from listening_session import JOB, ListeningSession
 from scripted_engine import ScriptedEngine
 from transformers import PreTrainedTokenizerFast
 
 from agentrl_components.dialogue.chat import ChatDialogue
 from agentrl_components.dialogue.open import generation_ends, open_dialogue
 from agentrl_components.errors import ModelError
-from agentrl_components.rollout.episode import Job, play
-from agentrl_envs.env import Observation, Step, Task
+from agentrl_components.rollout.episode import play
 
 Make = Callable[..., PreTrainedTokenizerFast]
 THINKS = (
@@ -66,38 +66,10 @@ def test_a_template_without_thoughts_is_refused_when_thoughts_are_asked_for(qwen
         ChatDialogue(qwen2, thinking=True)
 
 
-class Heard:
-    """A session that notes what it is told, and ends after one step."""
-
-    def __init__(self) -> None:
-        self.actions: list[str] = []
-
-    async def reset(self, task: Task) -> Observation:
-        del task
-        return Observation(text="look")
-
-    async def step(self, action: str) -> Step:
-        self.actions.append(action)
-        return Step(
-            observation=Observation(text="done"),
-            reward=1.0,
-            terminated=True,
-            truncated=False,
-            wellformed=True,
-            success=True,
-            raw_score=1.0,
-        )
-
-    async def close(self) -> None:
-        return
-
-
 async def test_an_episode_keeps_the_thoughts_that_the_environment_does_not_get(qwen3) -> None:
     thought = qwen3.encode("<think>\nkey\n</think>\n\ngo<|im_end|>")
-    dialogue, session = ChatDialogue(qwen3, thinking=True), Heard()
-    task = Task(id="t", category="", payload={})
-    job = Job(environment="e", instructions="", task=task, group=0, sample=0, iteration=0)
-    played = await play(job, RULES, 0, session, ScriptedEngine([thought]), dialogue)
+    dialogue, session = ChatDialogue(qwen3, thinking=True), ListeningSession(steps=1)
+    played = await play(JOB, RULES, 0, session, ScriptedEngine([thought]), dialogue)
     assert session.actions == ["go"]
     assert played.turns[0].action == "<think>\nkey\n</think>\n\ngo"
     sampled = played.ids[played.turns[0].start : played.turns[0].end]

@@ -10,7 +10,6 @@ _STATUS = re.compile(r"failed with error code (\d+) != ")
 """In the text of an error whose answer is not MLflow's own, as that of a proxy. MLflow takes every
 status for 500 then."""
 
-
 _OF_CODE = (
     ArithmeticError,
     AssertionError,
@@ -47,7 +46,7 @@ def line(error: Exception) -> str:
 
 
 def _status(error: Exception) -> int | None:
-    """The status of the server's answer. None: the error is none of an answer."""
+    """The HTTP status of the answer that the error reports. None: it reports none."""
     from mlflow.exceptions import MlflowException
 
     if isinstance(error, MlflowException):

@@ -21,7 +21,6 @@ _TIMEOUT_S = 240
 """At least this long a server may take to answer a request. It answers an upload when it has
 written the file, of gigabytes, to where it keeps artifacts."""
 
-
 SIGNATURE = """\
 signature:
   inputs: '[{"type": "string", "name": "dialogue", "required": true}]'
@@ -60,9 +59,8 @@ class Registry:
         digest = self._digest(job.folder, files)
         path = f"model/{digest[:12]}"
         with _longer_timeout():
-            with contextlib.suppress(
-                MlflowException
-            ):  # it exists, or the next call fails in the same way
+            # It exists, or the next call fails in the same way.
+            with contextlib.suppress(MlflowException):
                 self._client.create_registered_model(name)
             for version in self._client.search_model_versions(f"name = '{name}'"):
                 if version.run_id == self._run_id and version.tags.get(_HASH_TAG) == digest:

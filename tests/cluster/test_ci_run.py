@@ -27,7 +27,11 @@ NO_OP = """#!/bin/sh
 """
 PROGRAMS = "Java and Chromium"
 ALONE = ["make test", "make test-slow TESTS=tests"]
-BESIDE = ["make check docs", "make e2e", "make test-slow TESTS=tests/learning tests/benchmarks"]
+COMPUTING = (
+    "make test-slow TESTS=tests/learning tests/benchmarks tests/envs "
+    "tests/components/engines tests/components/sharded tests/components/stages"
+)
+BESIDE = ["make check docs", "make e2e", COMPUTING]
 """Targets that run while the tests on the cluster do."""
 CHECKS = "check, docs, demo, learning"
 
@@ -101,7 +105,7 @@ def test_a_failure_beside_the_cluster_fails_the_run_and_is_shown(checkout: Path)
     assert "Beside the tests on the cluster:\nmake check failed\n" in output
     assert table(output)[-2:] == [f"{CHECKS}: FAILED", "Total"]
     assert calls(checkout)[-1] == "make cluster-down"
-    assert "make test-slow TESTS=tests/learning tests/benchmarks" not in calls(checkout)
+    assert COMPUTING not in calls(checkout)
 
 
 def test_without_a_cluster_all_other_steps_run_in_turn(checkout: Path) -> None:

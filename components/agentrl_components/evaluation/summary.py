@@ -44,9 +44,9 @@ class HeldoutResult(SuccessRate):
     wellformed: float
     """Share of replies that are one valid action."""
     score: float
-    """Mean score, in [0, 1]."""
+    """Mean score, in [0, 1]: as for the success, the mean over tasks of the mean of a task."""
     raw_score: float
-    """Mean score in the environment's own unit."""
+    """The same in the environment's own unit."""
     turns: float
     """Mean number of turns per episode."""
     lost: int
@@ -101,8 +101,8 @@ def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> H
         temperature=played[0].temperature,
         samples=samples,
         wellformed=float(np.mean(replies)) if replies else 0.0,
-        score=float(np.mean([e.score for e in played])),
-        raw_score=float(np.mean([e.raw_score for e in played])),
+        score=_mean_over_tasks(played, [e.score for e in played]),
+        raw_score=_mean_over_tasks(played, [e.raw_score for e in played]),
         turns=float(np.mean([len(e.turns) for e in played])),
         lost=len(episodes) - len(played),
         out_of_tokens=sum(e.out_of_tokens for e in played),
@@ -138,6 +138,15 @@ def by_task(episodes: Sequence[Trajectory]) -> list[tuple[int, int]]:
     for episode in episodes:
         tries[episode.environment, episode.group].append(episode.success)
     return [(len(some), sum(some)) for some in tries.values()]
+
+
+def _mean_over_tasks(episodes: Sequence[Trajectory], values: Sequence[float]) -> float:
+    """The mean over tasks of the mean of a task's `values`, which has one for each episode: an
+    episode that was lost does not change the weight of its task."""
+    of_task: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for episode, value in zip(episodes, values, strict=True):
+        of_task[episode.environment, episode.group].append(value)
+    return float(np.mean([float(np.mean(some)) for some in of_task.values()]))
 
 
 def success_rate(episodes: Sequence[Trajectory]) -> SuccessRate:

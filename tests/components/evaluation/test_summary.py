@@ -37,6 +37,16 @@ def test_pass_at_k_is_left_out_if_no_task_was_tried_k_times():
     assert heldout_result("policy", episodes, 4).pass_at == {1: 0.25, 2: 0.5}
 
 
+def test_a_lost_episode_does_not_give_a_binary_reward_a_mean_score_of_its_own():
+    """Of four tries each, one of the first task is lost, its other three succeed, and the second
+    task always fails: the mean over tasks is 1 / 2, that over episodes 3 / 7."""
+    tries = [played(task, i, success=task == 0) for task in range(2) for i in range(4)]
+    scored = [replace(e, score=float(e.success), raw_score=10 * float(e.success)) for e in tries]
+    found = heldout_result("policy", [replace(scored[0], ending=Ending.LOST), *scored[1:]], 4)
+    assert (found.success, found.score, found.raw_score, found.lost) == (0.5, 0.5, 5.0, 1)
+    assert found.graded_score is None
+
+
 def limited(**limits: int):
     """The result of an episode in each environment with this turn limit."""
     one = episode(("a", "b", 0.0, True))

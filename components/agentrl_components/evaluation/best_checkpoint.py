@@ -18,8 +18,9 @@ def best_number(store: Store, history: Sequence[IterationRecord], window: int) -
     It is chosen as `schedule.history.best_checkpoint` says, but evaluations at the end of a phase
     count too, which are in the store and not in the history. So of the checkpoints that were
     evaluated the one with the best held-out success is the best; all evaluations have the same
-    tasks and turn limits. Before the first evaluation it is the one with the best training success
-    over `window` iterations. Where training has made none, it is the newest; 0 if there is none.
+    tasks and turn limits. One that lacks an environment, because it was down, has other tasks and
+    does not count. Before the first evaluation it is the one with the best training success over
+    `window` iterations. Where training has made none, it is the newest; 0 if there is none.
 
     Raises:
         StoreError: the record of an evaluation is damaged; the message names its key.
@@ -50,5 +51,4 @@ def _with_final_evaluation(store: Store, record: IterationRecord) -> IterationRe
     found = find_record(store, keys.evaluation(name), HeldoutResult)
     if found is None:
         return record
-    update = {"heldout": found.success, "heldout_score": found.graded_score}
-    return record.model_copy(update=update)
+    return record.model_copy(update=found.record_fields)

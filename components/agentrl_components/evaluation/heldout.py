@@ -13,7 +13,7 @@ from agentrl_components.evaluation.summary import (
 )
 from agentrl_components.rollout.metrics import check_lost, completed
 from agentrl_components.rollout.request import CollectRequest
-from agentrl_components.rollout.tasks import DrawnTask
+from agentrl_components.rollout.tasks import DrawnTask, shares
 from agentrl_components.schedule.turn_limits import turn_limits
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Trajectory
@@ -27,6 +27,9 @@ class HeldoutEvaluation:
     """Tasks and settings of an evaluation. All policies get the same tasks and random numbers."""
 
     tasks: Sequence[DrawnTask]
+    environments: tuple[str, ...]
+    """Environments that have a share of the tasks. Those that were down when `tasks` were drawn
+    have none in it."""
     samples: int
     """Episodes per task."""
     max_turns: int
@@ -45,7 +48,7 @@ class HeldoutEvaluation:
 
         Raises `RunError` if too many episodes were lost."""
         episodes = self._episodes(name, play, self.max_turns, self.turn_limits)
-        result = heldout_result(name, episodes, self.samples)
+        result = heldout_result(name, episodes, self.samples, self.environments)
         if not self.turn_sweep:
             return result, episodes
         longest = episodes
@@ -95,8 +98,12 @@ class HeldoutEvaluation:
 def heldout_evaluation(spec: RunSpec, tasks: Sequence[DrawnTask]) -> HeldoutEvaluation:
     """The evaluation that the manifest describes, on these tasks."""
     evaluation = spec.evaluation
+    dealt = shares([each.weight for each in spec.environments], evaluation.tasks)
     return HeldoutEvaluation(
         tasks=tasks,
+        environments=tuple(
+            each.name for each, share in zip(spec.environments, dealt, strict=True) if share
+        ),
         samples=evaluation.samples,
         max_turns=evaluation.max_turns or spec.horizon.phases[-1].max_turns,
         turn_limits={} if evaluation.max_turns else turn_limits(spec, len(spec.horizon.phases) - 1),

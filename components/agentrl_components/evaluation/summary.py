@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from math import isclose
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentrl_components.evaluation.intervals import Interval, clustered_wilson, mean_pass_at_k
 from agentrl_components.trajectory.record import Ending, Trajectory
@@ -58,6 +59,9 @@ class HeldoutResult(SuccessRate):
     categories: dict[str, SuccessRate]
     environments: dict[str, SuccessRate] = {}
     """By environment, if there are several; without those that were down."""
+    missing: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
+    """Environments with a share of the tasks that were down. The other numbers are without them,
+    so they are not comparable with those of an evaluation that has them."""
     turn_sweep: dict[int, SuccessRate]
     """Success rate by turn limit, for `evaluation.turnSweep`."""
     environment_sweep: dict[str, dict[int, SuccessRate]] = {}
@@ -78,13 +82,35 @@ class HeldoutResult(SuccessRate):
         return f"{self.limit} turns allowed"
 
     @property
+    def without(self) -> str:
+        """What the result lacks: `, without rooms, which was down`. Empty: nothing."""
+        if not self.missing:
+            return ""
+        verb = "was" if len(self.missing) == 1 else "were"
+        return f", without {' and '.join(self.missing)}, which {verb} down"
+
+    @property
+    def record_fields(self) -> dict[str, float | None]:
+        """The fields by which an iteration's record competes with others for the best checkpoint.
+        Empty if an environment is missing: the success in the others is no measure of all."""
+        if self.missing:
+            return {}
+        return {"heldout": self.success, "heldout_score": self.graded_score}
+
+    @property
     def graded_score(self) -> float | None:
         """The mean score if it says more than the success, as with partial rewards."""
         return None if isclose(self.score, self.success, abs_tol=1e-9) else self.score
 
 
-def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> HeldoutResult:
-    """The result of an evaluation. Raises `ValueError` if every episode was lost."""
+def heldout_result(
+    name: str,
+    episodes: Sequence[Trajectory],
+    samples: int,
+    environments: Sequence[str] = (),
+) -> HeldoutResult:
+    """The result of an evaluation. `environments` are those that have a share of the tasks, also
+    if they are down. Raises `ValueError` if every episode was lost."""
     played = [e for e in episodes if e.ending is not Ending.LOST]
     if not played:
         raise ValueError("every episode was lost")
@@ -108,7 +134,8 @@ def heldout_result(name: str, episodes: Sequence[Trajectory], samples: int) -> H
         out_of_tokens=sum(e.out_of_tokens for e in played),
         pass_at=_pass_at(tries, samples) if samples > 1 else {},
         categories={name: success_rate(some) for name, some in sorted(categories.items())},
-        environments=_by_environment(episodes, played),
+        environments=_by_environment({e.environment for e in episodes} | {*environments}, played),
+        missing=tuple(sorted({*environments} - {e.environment for e in played})),
         turn_sweep={},
     )
 
@@ -119,9 +146,9 @@ def _turn_limits(played: Sequence[Trajectory]) -> dict[str, int]:
 
 
 def _by_environment(
-    episodes: Sequence[Trajectory], played: Sequence[Trajectory]
+    environments: AbstractSet[str], played: Sequence[Trajectory]
 ) -> dict[str, SuccessRate]:
-    if len({e.environment for e in episodes}) == 1:
+    if len(environments) == 1:
         return {}
     names = sorted({e.environment for e in played})
     return {name: success_rate([e for e in played if e.environment == name]) for name in names}

@@ -15,7 +15,7 @@ _LONGEST = 8000
 def run_description(report: Report) -> str:
     """Goal, result, files and the command that reproduces the run."""
     rows = [
-        f"| {name} | {percent(found.success)} | {interval(found)} |"
+        f"| {name}{found.without} | {percent(found.success)} | {interval(found)} |"
         for field, name in report.heldout_names.items()
         if (found := getattr(report.heldout, field)) is not None
     ]

@@ -228,9 +228,17 @@ def _plot_training(axes: Axes, report: Report) -> None:
 
 
 def _plot_heldout(axes: Axes, points: Sequence[tuple[int, HeldoutResult]]) -> None:
-    """Plot held-out success with its intervals, and the mean score where it differs."""
+    """Plot held-out success with its intervals, and the mean score where it differs. Evaluations
+    that lack an environment have other tasks, and a mark of their own."""
     limits = {t for _, one in points for t in one.turn_limits.values() or [one.max_turns]}
     marks: dict[str, Any] = {"color": HELDOUT, "markersize": 6.5, "clip_on": False, "zorder": 5}
+    partial = [(x, found.success) for x, found in points if found.missing]
+    points = [(x, found) for x, found in points if not found.missing]
+    if partial:
+        label = "held-out, an environment was down"
+        axes.plot(*zip(*partial, strict=True), "x", label=label, **marks)
+    if not points:
+        return
     axes.errorbar(
         [x for x, _ in points],
         [found.success for _, found in points],

@@ -189,8 +189,15 @@ class Report(ReportPart):
         if before is None or after is None:
             when = "before training" if after is None else self.after_name
             shares = [_percent(one.success) for one in (before, after) if one is not None]
-            return f"Held-out success is {shares[0]} {when}."
-        change = f"from {_percent(before.success)} to {_percent(after.success)}"
+            without = [one.without for one in (before, after) if one is not None]
+            return f"Held-out success is {shares[0]} {when}{without[0]}."
+        if before.missing != after.missing:
+            return (
+                f"Held-out success is {_percent(before.success)} before{before.without}, and "
+                f"{_percent(after.success)} {self.after_name}{after.without}: the "
+                "tasks are not the same."
+            )
+        change = f"from {_percent(before.success)} to {_percent(after.success)}{after.without}"
         if before.low <= after.high and after.low <= before.high:
             return f"Held-out success went {change}; the 95 % intervals overlap."
         word = "rose" if after.success > before.success else "fell"

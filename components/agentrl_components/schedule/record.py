@@ -90,7 +90,8 @@ class IterationRecord(_Stored):
     """All metrics by name (`train/...`, `update/...`). No clock readings, so two runs compare.
     Where episodes stream, results depend on speed, and idle shares are among them."""
     heldout: float | None = None
-    """Held-out success of the weights after this iteration. None: not evaluated."""
+    """Held-out success of the weights after this iteration. None: not evaluated, or without an
+    environment that was down."""
     heldout_score: float | None = Field(default=None, exclude_if=lambda score: score is None)
     """Mean held-out score. None: the same as `heldout`."""
     checkpointed: bool = False

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from agentrl_components.evaluation.best_checkpoint import name_at_phase_end
 from agentrl_components.evaluation.heldout import RANDOM, heldout_evaluation
 from agentrl_components.evaluation.summary import HeldoutResult
-from agentrl_components.rollout.metrics import completed
 from agentrl_components.rollout.request import RANDOM_POLICY
 from agentrl_components.rollout.tasks import DrawnTask
 from agentrl_components.run.context import RunContext
@@ -36,12 +35,14 @@ def evaluate(context: RunContext, name: str) -> HeldoutResult:
         kept = [e for e in episodes if e.group < KEPT_GROUPS and e.sample == 0]
         context.store.replace(keys.episodes(name), codec.encode(kept))
         context.store.replace(key, result.model_dump_json(indent=1).encode())
-    answered = {episode.environment for episode in completed(episodes)}
-    for environment in context.spec.environments:
-        if environment.name not in answered:
-            context.view.note(
-                f"evaluation {name}: environment {environment.name} is down and is not part of it"
-            )
+    for environment in result.missing:
+        context.view.note(
+            f"evaluation {name}: environment {environment} is down and is not part of it"
+        )
+    if result.missing and name not in (RANDOM, keys.BEFORE):
+        context.view.note(
+            f"evaluation {name}: without all environments it does not count for the best checkpoint"
+        )
     if result.out_of_tokens:
         context.view.note(
             f"evaluation {name}: {result.out_of_tokens} of {len(episodes)} episodes ended because "
@@ -80,8 +81,7 @@ def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecor
     found = evaluate(context, keys.evaluation_after(done))
     context.view.stage("train", total)
     context.view.advance(done)
-    update = {"heldout": found.success, "heldout_score": found.graded_score}
-    return record.model_copy(update=update)
+    return record.model_copy(update=found.record_fields)
 
 
 def heldout(context: RunContext) -> Sequence[DrawnTask]:

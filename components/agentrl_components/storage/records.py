@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentrl_components.errors import AbsentError, StoreError
 from agentrl_components.schedule.record import Decision
@@ -31,6 +31,8 @@ class HeldoutSummary(StoredModel):
     high: float
     n: int
     """Number of tasks."""
+    missing: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
+    """Environments that were down and are not part of it."""
 
 
 class RunState(StoredModel):

@@ -86,7 +86,8 @@ def horizon_metrics(phase: int, max_turns: int) -> dict[str, float]:
 
 def evaluation_metrics(found: HeldoutResult, done: int) -> tuple[int, dict[str, float]]:
     """The iteration and the metrics of an evaluation as they are recorded in the tracker. `done`:
-    the iterations completed before the evaluation named "after"."""
+    the iterations completed before the evaluation named "after". Without an environment that was
+    down there are only those of the others, since a curve joins what is comparable."""
     if found.name == "random":
         return 0, {"heldout/random": found.success}
     number = keys.evaluation_number(found.name)
@@ -96,7 +97,7 @@ def evaluation_metrics(found: HeldoutResult, done: int) -> tuple[int, dict[str, 
         f"heldout/{name}/success": e.success for name, e in found.environments.items()
     }
     overall = {"heldout/success": found.success, "heldout/wellformed": found.wellformed}
-    return number, overall | by_environment
+    return number, by_environment if found.missing else overall | by_environment
 
 
 def title(name: str) -> str:

@@ -70,8 +70,10 @@ def _with_mlflow_run(situation: Situation, run: AgentRLRun, status: Status) -> S
 
 
 def success_text(heldout: HeldoutSummary) -> str:
-    """Held-out success with its confidence interval, in percent: `81% [77, 85]`."""
-    return f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]"
+    """Held-out success with its confidence interval, in percent: `81% [77, 85]`, and the
+    environments that were down: `81% [77, 85] without rooms`."""
+    without = f" without {', '.join(heldout.missing)}" if heldout.missing else ""
+    return f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]{without}"
 
 
 def kfp_url(run_id: str, platform: Platform) -> str | None:

@@ -193,6 +193,8 @@ def show(report: EvaluationReport, folder: Path, console: Console) -> None:
         )
     if report.incomplete_replies:
         console.print(Text(report.incomplete_replies, "yellow"))
+    if found.missing:
+        console.print(Text(f"success is that of {found.n} tasks{found.without}", "yellow"))
     if found.lost:
         console.print(
             Text(

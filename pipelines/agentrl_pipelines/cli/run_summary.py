@@ -105,7 +105,8 @@ def _caption(report: Report) -> str:
     found = report.heldout.after or report.heldout.before
     if found is None:
         return ""
-    return f"% of {found.n} held-out tasks, {found.turns_allowed}, 95 % intervals"
+    tasks = f"{found.n} held-out tasks{found.without}"
+    return f"% of {tasks}, {found.turns_allowed}, 95 % intervals"
 
 
 def _share(share: SuccessRate | None) -> Text:

@@ -12,12 +12,14 @@ from agentrl_components.storage.open import MemoryStore
 
 
 def stored(checkpoints, **evaluations):
-    """A store with these checkpoints and the held-out success of these evaluations."""
+    """A store with these checkpoints and the held-out success of these evaluations; an evaluation
+    whose success is negative has its absolute value, without an environment."""
     store = MemoryStore()
     for number in checkpoints:
         store.put(keys.checkpoint(number, keys.MANIFEST), b"{}")
     for name, success in evaluations.items():
-        result = heldout_result(name.replace("_", "-"), success)
+        missing = ("rooms",) if success < 0 else ()
+        result = heldout_result(name.replace("_", "-"), abs(success), missing=missing)
         store.put(keys.evaluation(result.name), result.model_dump_json().encode())
     return store
 
@@ -50,6 +52,11 @@ def ended(action="finish", **last):
 @pytest.mark.parametrize(("after", "best"), [(0.6, 4), (0.5, 4), (0.4, 2)])
 def test_the_evaluation_at_the_end_of_the_run_counts(after, best):
     assert best_number(stored([0, 2, 4], after=after), ended(), 1) == best
+
+
+def test_an_evaluation_that_lacks_an_environment_is_not_compared_with_others():
+    """The others may be easier: 0.9 without one of them is no better than 0.5 with all."""
+    assert best_number(stored([0, 2, 4], after=-0.9), ended(), 1) == 2
 
 
 def test_until_the_last_checkpoint_is_evaluated_an_evaluated_one_is_the_best():

@@ -228,6 +228,29 @@ def test_the_headline_mentions_overlapping_intervals(store):
     )
 
 
+def test_evaluations_of_different_environments_are_not_compared(store, tmp_path):
+    lacking = heldout_result("after", 0.9, 0.85, 0.93, missing=("rooms", "crafting"))
+    store.replace(keys.evaluation("after"), lacking.model_dump_json().encode())
+    report = build(store, RUN)
+    assert report.headline == (
+        "Held-out success is 37.0 % before, and 90.0 % after training, without rooms and crafting, "
+        "which were down: the tasks are not the same."
+    )
+    assert next(one.iteration for one in report.checkpoints if one.best) == 2
+    write(report, tmp_path)
+    assert "without rooms and crafting, which were down" in (tmp_path / "report.html").read_text()
+    assert "| after training, without rooms and crafting" in run_description(report)
+    store.replace(
+        keys.evaluation("before"),
+        lacking.model_copy(update={"name": "before", "success": 0.2, "high": 0.3})
+        .model_dump_json()
+        .encode(),
+    )
+    assert build(store, RUN).headline == (
+        "Held-out success rose from 20.0 % to 90.0 %, without rooms and crafting, which were down."
+    )
+
+
 def test_the_page_has_the_manifest_and_the_command_to_reproduce_the_run(store, tmp_path):
     write(build(store, RUN), tmp_path)
     page = (tmp_path / "report.html").read_text()

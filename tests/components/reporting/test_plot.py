@@ -119,6 +119,18 @@ def test_a_score_that_differs_from_success_has_a_line_and_points():
     assert not same & {"training, mean score", "held-out, mean score"}
 
 
+def test_an_evaluation_that_lacks_an_environment_has_another_mark_and_no_interval():
+    lacking = heldout_result("after", 0.8, 0.75, 0.84, missing=("rooms",))
+    heldout = FULL.heldout.model_copy(update={"after": lacking})
+    axes = plot.draw(FULL.model_copy(update={"heldout": heldout})).axes[0]
+    (container,) = axes.containers
+    assert_allclose(container.lines[0].get_xydata(), [[0, 0.3], [2, 0.5]])
+    lines = {line.get_label(): line for line in axes.lines}
+    assert_allclose(lines["held-out, an environment was down"].get_xydata(), [[4, 0.8]])
+    alone = plot.draw(report(heldout=Heldout(after=lacking))).axes[0]
+    assert not alone.containers
+
+
 def test_every_phase_is_labelled_with_its_horizon():
     texts = [text.get_text() for text in plot.draw(FULL).axes[0].texts]
     assert texts[:2] == ["horizon: 3 turns", "horizon: 5 turns"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from iteration_records import iteration_record
 
 from agentrl_components.evaluation.heldout import heldout_evaluation
 from agentrl_components.evaluation.summary import heldout_result
@@ -14,7 +15,7 @@ from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.schedule.turn_limits import turn_limits
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.stages.evaluate import evaluate
+from agentrl_components.stages.evaluate import evaluate, with_heldout
 from agentrl_components.stages.iteration import silent_groups
 from agentrl_components.stages.rollout import play_iteration
 from agentrl_components.stages.train import train
@@ -214,8 +215,47 @@ def test_an_evaluation_without_an_environment_that_is_down_says_so():
         with_switch(context, "b")
         result = evaluate(context, "before")
     assert set(result.environments) == {"a"}
-    assert result.n == 4
-    assert "evaluation before: environment b is down and is not part of it" in view.notes
+    assert (result.n, result.missing) == (4, ("b",))
+    assert view.notes[-1] == "evaluation before: environment b is down and is not part of it"
+
+
+def test_a_checkpoint_that_was_evaluated_without_an_environment_does_not_compete():
+    """Sessions of b fail in the evaluation after the first iteration, and are back after it."""
+    run = run_of(iterations=3)
+    every = run.spec.evaluation.model_copy(update={"every": 1})
+    update = run.spec.update.model_copy(update={"checkpoint_every": 1})
+    spec = run.spec.model_copy(update={"evaluation": every, "update": update})
+    run = run.model_copy(update={"spec": spec})
+    with at_work(run, MemoryStore()) as (context, view):
+        tasks = with_switch(context, "b")
+        tasks.down = False
+        first = iteration_record(iteration=0, phase=0, max_turns=3, success=0.5)
+        tasks.down = True
+        without = with_heldout(context, first)
+        tasks.down = False
+        second = with_heldout(context, first.model_copy(update={"iteration": 1}))
+    assert (without.heldout, without.heldout_score) == (None, None)
+    assert second.heldout is not None
+    note = "evaluation iteration-000001: without all environments it does not count for the best"
+    assert any(one.startswith(note) for one in view.notes)
+
+
+def test_an_evaluation_lacks_only_environments_that_have_a_share_of_its_tasks():
+    spec = run_of().spec
+    one = spec.evaluation.model_copy(update={"tasks": 1})
+    assert heldout_evaluation(spec, []).environments == ("a", "b")
+    assert heldout_evaluation(spec.model_copy(update={"evaluation": one}), []).environments == (
+        "a",
+    )
+
+
+def test_a_result_names_the_environment_that_dealt_no_tasks():
+    with at_work(run_of(("a",)), MemoryStore()) as (context, _):
+        episodes = play_iteration(context, 0, 3, 0)
+    found = heldout_result("after", episodes, 2, ("a", "b"))
+    assert (set(found.environments), found.missing) == ({"a"}, ("b",))
+    assert found.without == ", without b, which was down"
+    assert found.record_fields == {}
 
 
 def test_a_run_with_one_environment_that_is_down_still_fails():

@@ -9,9 +9,14 @@ from heldout_results import heldout_result
 from text_episode import episode
 
 from agentrl_components.errors import StoreError
+from agentrl_components.evaluation.summary import SuccessRate
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
-from agentrl_components.tracking.backfill import MAX_EPISODE_BATCHES, backfill_jobs
+from agentrl_components.tracking.backfill import (
+    MAX_EPISODE_BATCHES,
+    backfill_jobs,
+    evaluation_metrics,
+)
 from agentrl_components.tracking.mlflow.tracker import MlflowTracker
 from agentrl_components.tracking.send_queue import Episodes, Metrics
 from agentrl_components.trajectory.codec import encode
@@ -51,6 +56,12 @@ def jobs_of(store: MemoryStore):
     metrics, *episodes = backfill_jobs(store, 5000)
     assert isinstance(metrics, Metrics)
     return metrics.iterations, episodes
+
+
+def test_a_curve_has_no_point_of_an_evaluation_that_lacks_an_environment():
+    rooms = SuccessRate(success=0.9, low=0.8, high=1.0, n=9)
+    lacking = heldout_result("after", 0.9, environments={"rooms": rooms}, missing=("crafting",))
+    assert evaluation_metrics(lacking, 7) == (7, {"heldout/rooms/success": 0.9})
 
 
 def test_every_iteration_and_evaluation_becomes_metrics(store):

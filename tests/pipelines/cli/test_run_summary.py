@@ -108,6 +108,13 @@ def test_the_mean_score_is_in_the_table_where_it_differs_from_success():
     assert line.split() == ["mean", "score", "–", "10.0", "50.0"]
 
 
+def test_environments_that_were_down_are_named():
+    after = heldout_result("after", 0.8, missing=("rooms",))
+    text = " ".join(printed(report(heldout=Heldout(after=after))).split())
+    assert "Held-out success is 80.0 % after training, without rooms, which was down." in text
+    assert "% of 400 held-out tasks, without rooms, which was down, 8 turns allowed" in text
+
+
 def test_a_missing_evaluation_is_a_dash():
     heldout = Heldout(
         before=heldout_result(

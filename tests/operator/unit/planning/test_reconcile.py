@@ -159,6 +159,11 @@ def test_success_is_empty_until_a_trained_policy_is_evaluated():
     got = plan(status=started(), observed=Observation(kfp=KfpRun(state="RUNNING"), run_state=state))
     assert got.status.success == "20% [10, 30]"
 
+    lacking = after.model_copy(update={"missing": ("rooms",)})
+    state = state.model_copy(update={"heldout": lacking})
+    got = plan(status=started(), observed=Observation(kfp=KfpRun(state="RUNNING"), run_state=state))
+    assert got.status.success == "20% [10, 30] without rooms"
+
 
 def test_problems_of_pods_are_shown_in_the_message():
     kfp, problem = KfpRun(state="RUNNING"), "train: ImagePullBackOff: no image"

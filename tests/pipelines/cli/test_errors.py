@@ -16,6 +16,9 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from agentrl_components.errors import StoreError
+from agentrl_components.spec import parse
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
 from agentrl_envs.env import Observation, Step
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
@@ -247,3 +250,13 @@ def test_a_report_that_cannot_be_written_names_the_path(tmp_path):
     message = r"taken.*: Not a directory; give a folder"
     with pytest.raises(StoreError, match=message), store_errors(taken):
         (taken / "report.html").write_text("")
+
+
+def test_a_report_that_cannot_be_written_is_printed(tmp_path):
+    run = parse(yaml.safe_load(MANIFEST))
+    DirectoryStore(tmp_path / "store").put(keys.RUN, run.model_dump_json(by_alias=True).encode())
+    (tmp_path / "curve.png").mkdir()
+    result = CliRunner().invoke(main, ["report", "--root", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "Nothing has been evaluated yet." in result.stdout
+    assert "curve.png" in result.stderr

@@ -25,6 +25,8 @@ def report(root: Path) -> None:
 
         store, run = open_run(root)
         result = build(store, run, root)
-        with store_errors(root):
-            write(result, root)
-        show(result, root, Console(highlight=False))
+        try:
+            with store_errors(root):
+                write(result, root)
+        finally:  # also of a folder that may only be read
+            show(result, root, Console(highlight=False))

@@ -108,7 +108,8 @@ class EvaluationReport(BaseModel):
 
 
 def write(report: EvaluationReport, folder: Path) -> None:
-    """Write eval.json and eval.html to `folder`."""
+    """Write eval.json and eval.html to `folder`. With a sweep of turn limits scaling.json and
+    scaling.png are written too; without one those of an earlier sweep are deleted."""
     page = templates("agentrl_pipelines.cli").get_template("eval.html.j2").render(report=report)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "eval.html").write_text(page, encoding="utf-8")
@@ -117,6 +118,9 @@ def write(report: EvaluationReport, folder: Path) -> None:
         found = scaling.Scaling.of(report.model, report.policy)
         (folder / "scaling.json").write_text(found.model_dump_json(indent=1) + "\n", "utf-8")
         (folder / "scaling.png").write_bytes(scaling.png(found))
+    else:
+        for name in ("scaling.json", "scaling.png"):
+            (folder / name).unlink(missing_ok=True)
 
 
 def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> Comparison:
@@ -169,7 +173,7 @@ def from_result(found: HeldoutResult) -> SuccessRate:
     return SuccessRate(success=found.success, low=found.low, high=found.high, n=found.n)
 
 
-def show(report: EvaluationReport, folder: Path, console: Console) -> None:
+def show(report: EvaluationReport, console: Console) -> None:
     """Print the result to `console`."""
     console.print(Text(report.model, "bold"))
     console.print(table(report))
@@ -206,7 +210,6 @@ def show(report: EvaluationReport, folder: Path, console: Console) -> None:
         resumed = f"; {report.resumed} episodes were there already" if report.resumed else ""
         tokens = f"{report.prompt_tokens:,} prompt and {report.completion_tokens:,} reply tokens"
         console.print(Text(f"cost: {tokens}{resumed}"))
-    console.print(Text(f"written to {folder / 'eval.html'} and eval.json"), soft_wrap=True)
 
 
 def table(report: EvaluationReport) -> Table:

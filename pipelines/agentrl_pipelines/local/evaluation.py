@@ -176,11 +176,22 @@ def sampled_replays(episodes: Sequence[Trajectory]) -> tuple[Replay, ...]:
     return tuple(replay(e) for e in episodes if e.group < MAX_REPLAYS and e.sample == 0)
 
 
-def checkpoint_model(root: Path, which: str, folder: Path, model: Model) -> tuple[Model, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedCheckpoint:
+    """A checkpoint of a run in a folder."""
+
+    model: Model
+    """The run's model spec with the folder as its source."""
+    iteration: int
+    """Iterations completed."""
+    url: str
+    """Where the checkpoint is in the store."""
+
+
+def checkpoint_model(root: Path, which: str, folder: Path, model: Model) -> FetchedCheckpoint:
     """Fetch a checkpoint of the run in `root` into `folder`.
 
-    `which` is a number of iterations, `best` or `last`. Returns the run's model spec with `folder`
-    as its source and the dtype of `model`, and the URL of the checkpoint.
+    `which` is a number of iterations, `best` or `last`. The dtype is that of `model`.
 
     Raises:
         RunError: there is no such checkpoint.
@@ -215,4 +226,5 @@ def checkpoint_model(root: Path, which: str, folder: Path, model: Model) -> tupl
             "revision": None,
         }
     )
-    return fetched, f"{store.url.rstrip('/')}/checkpoints/{number:06d}/"
+    url = f"{store.url.rstrip('/')}/checkpoints/{number:06d}/"
+    return FetchedCheckpoint(model=fetched, iteration=number, url=url)

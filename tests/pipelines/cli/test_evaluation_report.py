@@ -5,6 +5,7 @@ import io
 from heldout_results import heldout_result
 from rich.console import Console
 
+from agentrl_components.evaluation.summary import SuccessRate
 from agentrl_pipelines.cli.evaluation_report import EvaluationReport, show, write
 
 
@@ -21,9 +22,9 @@ def report(**policy):
     )
 
 
-def printed(result, folder):
+def printed(result):
     console = Console(file=io.StringIO(), width=200, color_system=None, _environ={})
-    show(result, folder, console)
+    show(result, console)
     return console.file.getvalue()
 
 
@@ -31,7 +32,15 @@ def test_environments_that_were_down_are_named(tmp_path):
     lacking = report(missing=("rooms", "crafting"))
     write(lacking, tmp_path)
     named = "400 tasks, without rooms and crafting, which were down"
-    assert f"success is that of {named}" in printed(lacking, tmp_path)
+    assert f"success is that of {named}" in printed(lacking)
     page = (tmp_path / "eval.html").read_text()
     assert "80.0 % of 400 held-out tasks solved, without rooms and crafting, which were" in page
-    assert "without" not in printed(report(), tmp_path)
+    assert "without" not in printed(report())
+
+
+def test_the_figure_of_an_earlier_sweep_is_deleted(tmp_path):
+    share = SuccessRate(success=0.5, low=0.4, high=0.6, n=400)
+    write(report(turn_sweep={2: share}), tmp_path)
+    assert {path.name for path in tmp_path.glob("scaling.*")} == {"scaling.json", "scaling.png"}
+    write(report(), tmp_path)
+    assert not list(tmp_path.glob("scaling.*"))

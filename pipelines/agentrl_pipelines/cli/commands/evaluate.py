@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of eval.json and eval.html.  [default: eval/ in the folder of the run]",
+    help="Folder of eval.json and eval.html.  [default: eval/ in the folder of the run, and of a "
+    "checkpoint eval/NUMBER/ there]",
 )
 @option_set
 def evaluate(
@@ -103,11 +104,11 @@ def evaluate(
                 mistakes += map(str, default_terse_texts(run.spec))
             if mistakes:
                 raise SpecError(mistakes)
-            folder = out or (root or Path("runs") / run.metadata.name) / "eval"
+            folder = out or Path("runs") / run.metadata.name / "eval"
             if url is not None and model_name is not None:
                 evaluate_openai(run, url, model_name, key_env, folder, paper)
             elif root is not None:
-                evaluate_checkpoint(run, root, checkpoint or "best", folder, paper)
+                evaluate_checkpoint(run, root, checkpoint or "best", out, paper)
             else:
                 evaluate_weights(run, run.spec.model.source, folder, paper)
 
@@ -147,29 +148,32 @@ def evaluate_openai(
     from agentrl_components.rollout.openai_agent import api_key
     from agentrl_pipelines.cli.evaluation_view import evaluation_view_for
     from agentrl_pipelines.local.evaluation import evaluate_endpoint
+    from agentrl_pipelines.local.evaluation_folder import check_folder
     from agentrl_pipelines.local.run_folder import store_errors
 
-    key, console = api_key(key_env), Console()
+    key, console, model = api_key(key_env), Console(), f"{name} at {url}"
+    check_folder(folder, {"model": model}, endpoint=True)
     view = evaluation_view_for(console)
     try:
         with store_errors(folder):
             result = evaluate_endpoint(run, url, name, key, view, folder)
     finally:
         view.close()
-    report(run, f"{name} at {url}", "free", result, folder, paper)
+    report(run, model, "free", result, folder, paper)
 
 
 def evaluate_checkpoint(
-    run: AgentRLRun, root: Path, which: str, folder: Path, paper: str | None
+    run: AgentRLRun, root: Path, which: str, out: Path | None, paper: str | None
 ) -> None:
-    """Evaluate a checkpoint of a run."""
+    """Evaluate a checkpoint of a run. Without `out` each has a folder of its own."""
     from agentrl_components.storage.scratch import ScratchFolder
     from agentrl_pipelines.local.evaluation import checkpoint_model
 
     with ScratchFolder() as scratch:
-        model, address = checkpoint_model(root, which, scratch, run.spec.model)
-        spec = run.spec.model_copy(update={"model": model})
-        evaluate_weights(run.model_copy(update={"spec": spec}), address, folder, paper)
+        kept = checkpoint_model(root, which, scratch, run.spec.model)
+        folder = out or root / "eval" / f"{kept.iteration:06d}"
+        spec = run.spec.model_copy(update={"model": kept.model})
+        evaluate_weights(run.model_copy(update={"spec": spec}), kept.url, folder, paper)
 
 
 def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | None) -> None:
@@ -178,7 +182,16 @@ def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | No
 
     from agentrl_pipelines.cli.progress_view import view_for
     from agentrl_pipelines.local.evaluation import evaluate_model
+    from agentrl_pipelines.local.evaluation_folder import check_folder
 
+    described = {
+        "model": source,
+        "seed": run.spec.seed,
+        "environments": [environment.name for environment in run.spec.environments],
+        "actions": run.spec.rollout.actions,
+        "temperature": run.spec.evaluation.temperature,
+    }
+    check_folder(folder, described, endpoint=False)
     view = view_for(Console())
     try:
         result = evaluate_model(run, view)
@@ -195,7 +208,7 @@ def report(
     folder: Path,
     paper: str | None,
 ) -> None:
-    """Print the table and write eval.json, eval.html and the figure to `folder`."""
+    """Print the table, and write eval.json, eval.html and the figure to `folder`."""
     from rich.console import Console
 
     from agentrl_pipelines.cli.evaluation_report import EvaluationReport, comparison, show, write
@@ -218,6 +231,9 @@ def report(
         resumed=result.resumed,
         paper=comparison(paper, run.spec, model, result.policy) if paper else None,
     )
+    console = Console()
+    show(written, console)  # first: the disk may be full
     with store_errors(folder):
         write(written, folder)
-    show(written, folder, Console())
+    written_to = f"written to {folder / 'eval.html'} and eval.json"
+    console.print(written_to, soft_wrap=True, markup=False, highlight=False)

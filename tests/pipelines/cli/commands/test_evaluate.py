@@ -149,7 +149,7 @@ def test_an_interrupted_evaluation_of_an_endpoint_is_continued_by_the_same_comma
         2 * turns,
     )
     assert other.exit_code == 2
-    assert "has the episodes of another evaluation" in other.stderr
+    assert "has the result of another evaluation (its model is walker at" in other.stderr
 
 
 def test_upstreams_agent_retries_for_ever_and_here_an_episode_is_lost_and_reported(tmp_path):
@@ -338,15 +338,48 @@ def test_the_evaluation_of_a_checkpoint_equals_that_of_the_run(tmp_path):
     assert found["policy"] | {"name": "after"} == after["after"]
     assert found["random"] == after["random"]
 
-    folder = (root / "store" / "checkpoints" / "000003").as_uri()
-    result = run_eval(tmp_path, "--model", folder)
+    folder, out = (root / "store" / "checkpoints" / "000003").as_uri(), tmp_path / "of_model"
+    result = run_eval(tmp_path, "--model", folder, "--out", str(out))
     assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "out" / "eval.json").read_text())
+    found = json.loads((out / "eval.json").read_text())
     assert found["policy"] | {"name": "after"} == after["after"]
+
+    result = run_eval(tmp_path, "--root", str(root), "--checkpoint", "0")
+    assert result.exit_code == 2
+    assert "store/checkpoints/000003/, not file:///" in result.stderr
+
+    for number in ("0", "3"):  # the folder of each without --out
+        options = ("--root", str(root), "--checkpoint", number, "--tasks", "2", "--samples", "1")
+        invoked = CliRunner().invoke(main, ["eval", str(tmp_path / "run.json"), *options])
+        assert invoked.exit_code == 0, invoked.output
+    each = [json.loads(path.read_text()) for path in sorted((root / "eval").glob("*/eval.json"))]
+    assert [one["model"].split("/")[-2] for one in each] == ["000000", "000003"]
 
     result = run_eval(tmp_path, "--root", str(root), "--checkpoint", "77")
     assert result.exit_code == 1
     assert "has no checkpoint 77; give best, last or one of 0, " in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_before_anything_is_played(tmp_path):
+    (tmp_path / "file").touch()
+    endpoint = Endpoint()
+    with running(endpoint.app) as url:
+        for options in (("--openai", f"{url}/v1", "--model-name", "walker"), ("--tasks", "2")):
+            result = run_eval(tmp_path, *options, "--out", str(tmp_path / "file" / "out"))
+            assert result.exit_code == 1
+            assert "file/out: Not a directory; give a folder that can be written" in result.stderr
+            assert result.stdout == ""
+    assert endpoint.requests == []
+
+
+def test_a_result_that_cannot_be_written_is_printed(tmp_path):
+    """As when the disk is full in the end: here a folder has the name of the file."""
+    (tmp_path / "out" / "eval.html").mkdir(parents=True)
+    result = run_eval(tmp_path, "--tasks", "2", "--samples", "1")
+    assert result.exit_code == 1
+    assert "2 held-out tasks" in result.stdout
+    assert "written to" not in result.stdout
+    assert "eval.html: Is a directory" in result.stderr
 
 
 def test_the_turn_limits_of_environments_are_shown_where_they_differ(tmp_path):

@@ -24,6 +24,7 @@ from agentrl_components.spec import Model
 from agentrl_envs.env import Observation
 from agentrl_pipelines.local.evaluation import checkpoint_model
 from agentrl_pipelines.local.run_folder import open_run
+from agentrl_pipelines.local.variables import set_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,7 @@ def fetch_agent(source: str, checkpoint: str, environment: str, scratch: Path) -
     else:
         root = Path(source)
         _, run = open_run(root)
+        set_variables(run.spec.compute)  # its environment may read them
         checkpoint_model(root, checkpoint, folder, run.spec.model)
         found, metadata = folder, model_metadata(run.spec)
     if metadata is None:

@@ -1,6 +1,7 @@
 """A trained agent plays beside a person: it continues from whatever was played."""
 
 import json
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from local_run import run_to_end
 
 from agentrl_components.errors import RunError, SpecError
 from agentrl_components.reporting.description import model_metadata
+from agentrl_components.spec.fields.pods import Variable
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_pipelines.cli.env_commands.group import envs
 from agentrl_pipelines.local.agent import SavedAgent, TrainedAgent, fetch_agent
@@ -39,6 +43,18 @@ def test_the_manifest_of_the_run_says_how_its_agent_acts(saved: SavedAgent):
     assert saved.options == {"turns": 3}
     assert (saved.acting.template, saved.acting.admissible) == ("plain", True)
     assert (saved.acting.context, saved.acting.max_tokens_per_turn) == (64, 4)
+
+
+def test_the_agents_environment_has_the_variables_of_its_run(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("WALK_NEW", "")  # so that it is deleted after the test
+    monkeypatch.delenv("WALK_NEW")
+    compute = RUN.spec.compute.model_copy(update={"env": (Variable(name="WALK_NEW", value="a"),)})
+    spec = RUN.spec.model_copy(update={"compute": compute})
+    run = RUN.model_copy(update={"spec": spec})
+    DirectoryStore(tmp_path / "store").put(keys.RUN, run.model_dump_json(by_alias=True).encode())
+    with pytest.raises(RunError, match="the run has no checkpoint yet"):
+        fetch_agent(str(tmp_path), "best", "corridor", tmp_path / "scratch")
+    assert os.environ["WALK_NEW"] == "a"
 
 
 def test_the_agent_continues_from_the_persons_action_as_from_its_own(saved: SavedAgent):

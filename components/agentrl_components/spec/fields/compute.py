@@ -154,7 +154,8 @@ class Compute(SpecModel):
     env: tuple[Variable, ...] = Field(default=(), max_length=32)
     """Environment variables of the stages and of Ray's pods, such as `NCCL_SOCKET_IFNAME` or
     `HF_ENDPOINT`. Secrets belong in `secretEnv`. On one machine the run's processes have them too,
-    unless the command was started with other values; the nodes of `ray: host:port` do not."""
+    and so have `agentrl eval` and `plan`, unless they were started with other values; the nodes of
+    `ray: host:port` do not."""
     secret_env: tuple[SecretVariable, ...] = Field(default=(), max_length=32)
     """Environment variables of the stages from Secrets, such as a model hub token."""
     retries: int = Field(default=3, ge=0, le=20)

@@ -96,9 +96,11 @@ def evaluate(
         from agentrl_components.spec.rules.environments.text import default_terse_texts
         from agentrl_components.spec.rules.validation import local_mistakes
         from agentrl_pipelines.local.signals import interrupt_at_once
+        from agentrl_pipelines.local.variables import set_variables
 
         with interrupt_at_once():
             run = load(file, (*overrides, *fields))
+            set_variables(run.spec.compute)
             mistakes = [str(mistake) for mistake in local_mistakes(run)]
             if url is not None:
                 mistakes += map(str, default_terse_texts(run.spec))

@@ -82,11 +82,13 @@ def plan(
     with exit_on_error():
         from agentrl_components.spec import load
         from agentrl_pipelines.cli import plan_report
+        from agentrl_pipelines.local.variables import set_variables
         from agentrl_pipelines.sizing.duration import Throughput
         from agentrl_pipelines.sizing.plan import make_plan
         from agentrl_pipelines.sizing.shape import shape_of
 
         run = load(file, overrides)
+        set_variables(run.spec.compute)
         assumed = Throughput(
             turn_seconds=turn_seconds, trained_tokens=trained_tokens, sampled_tokens=sampled_tokens
         )

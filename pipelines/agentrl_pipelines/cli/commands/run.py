@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,17 +35,16 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.environments.vocabulary import check_vocabularies
         from agentrl_components.spec.rules.validation import local_mistakes
+        from agentrl_pipelines.local.variables import set_variables
 
         given = (*overrides, *([] if seed is None else [f"seed={seed}"]))
         manifest = load(file, given)
+        set_variables(manifest.spec.compute)
         mistakes = [str(mistake) for mistake in local_mistakes(manifest)]
         if mistakes:
             raise SpecError(mistakes)
         check_vocabularies(manifest.spec)
         print_warnings(manifest.spec, here=True)
-
-        for variable in manifest.spec.compute.env:
-            os.environ.setdefault(variable.name, variable.value)
 
         from rich.console import Console
 

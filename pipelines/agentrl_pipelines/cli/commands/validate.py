@@ -28,8 +28,10 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
         from agentrl_components.spec import load
         from agentrl_components.spec.rules.environments.vocabulary import check_vocabularies
         from agentrl_components.spec.rules.local import local_warnings
+        from agentrl_pipelines.local.variables import set_variables
 
         run = load(file, overrides)
+        set_variables(run.spec.compute)
         check_vocabularies(run.spec)
         click.echo(f"{file}: valid")
         click.echo(summary(run))

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 
 import pytest
@@ -358,6 +359,16 @@ def test_the_evaluation_of_a_checkpoint_equals_that_of_the_run(tmp_path):
     result = run_eval(tmp_path, "--root", str(root), "--checkpoint", "77")
     assert result.exit_code == 1
     assert "has no checkpoint 77; give best, last or one of 0, " in result.stderr
+
+
+def test_variables_of_the_manifest_are_set_unless_the_process_has_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("WALK_NEW", "")  # so that it is deleted after the test
+    monkeypatch.delenv("WALK_NEW")
+    monkeypatch.setenv("WALK_OLD", "given")
+    both = "compute.env=[{name: WALK_NEW, value: a}, {name: WALK_OLD, value: b}]"
+    result = run_eval(tmp_path, "--model", "file:///nowhere", "--set", both)
+    assert result.exit_code == 2
+    assert (os.environ["WALK_NEW"], os.environ["WALK_OLD"]) == ("a", "given")
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_before_anything_is_played(tmp_path):

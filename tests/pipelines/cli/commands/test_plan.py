@@ -197,15 +197,23 @@ def test_a_folder_without_a_model_is_reported_with_the_field(tmp_path):
     assert done.stderr.startswith(f"error: --config: {tmp_path / 'empty'} has no config.json; ")
 
 
-def _plan_without_a_hub(folder: Path) -> subprocess.CompletedProcess[str]:
-    """A plan of a model of the hub, at an address where nothing listens."""
+def _plan_without_a_hub(
+    folder: Path, *, in_manifest: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """A plan of a model of the hub, at an address where nothing listens; `compute.env` of the
+    manifest or the environment of the process has it."""
     (folder / "run.yaml").write_text(MANIFEST.replace("models:/agent/1", "hf://agent/one"))
     with socket.socket() as unused:  # bound, so that nothing else listens there
         unused.bind(("127.0.0.1", 0))
-        hub = {"HF_ENDPOINT": f"http://127.0.0.1:{unused.getsockname()[1]}"}
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        hub = {} if in_manifest else {"HF_ENDPOINT": address}
+        variable = f"compute.env=[{{name: HF_ENDPOINT, value: '{address}'}}]"
         code = "from agentrl_pipelines.cli.commands.plan import plan; plan()"
         return subprocess.run(
-            [sys.executable, "-c", code, str(folder / "run.yaml")],
+            [
+                *(sys.executable, "-c", code, str(folder / "run.yaml")),
+                *(("--set", variable) if in_manifest else ()),
+            ],
             env=os.environ | hub | {"HF_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"},
             capture_output=True,
             text=True,
@@ -213,8 +221,9 @@ def _plan_without_a_hub(folder: Path) -> subprocess.CompletedProcess[str]:
         )
 
 
-def test_a_hub_that_cannot_be_reached_is_one_line_without_retries(tmp_path):
-    done = _plan_without_a_hub(tmp_path)
+@pytest.mark.parametrize("in_manifest", [False, True])
+def test_a_hub_that_cannot_be_reached_is_one_line_without_retries(tmp_path, in_manifest):
+    done = _plan_without_a_hub(tmp_path, in_manifest=in_manifest)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(

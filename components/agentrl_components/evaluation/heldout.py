@@ -37,7 +37,9 @@ class HeldoutEvaluation:
     """Turn limits of single environments, by name; not used by `turn_sweep`."""
     temperature: float
     turn_sweep: tuple[int, ...]
-    """Further turn limits to evaluate at (test-time scaling, arXiv 2509.08755, section 4.4)."""
+    """Further turn limits to evaluate at (test-time scaling, arXiv 2509.08755, section 4.4). The
+    tasks are played a second time, with the largest, if it is above `max_turns` or environments
+    have limits of their own."""
     max_lost_share: float
     """Largest acceptable share of lost episodes."""
 

@@ -69,7 +69,8 @@ class EvaluationReport(BaseModel):
     """The random policy on the same tasks."""
     episodes: tuple[Replay, ...]
     prompt_tokens: int = 0
-    """Tokens of the prompts of all episodes, as the endpoint counts them."""
+    """Tokens of the prompts of all episodes, as the endpoint counts them; those that are played
+    again for a sweep of turn limits are part of this and the next four."""
     completion_tokens: int = 0
     """Tokens of the replies."""
     replies: int = 0

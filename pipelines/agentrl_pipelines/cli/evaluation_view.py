@@ -52,7 +52,7 @@ class Row:
 
 
 class LiveTable:
-    """Episodes, success and turns by category, tokens and the time left."""
+    """Episodes, success and turns by category of a stage, all tokens and the time left."""
 
     def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self._clock, self._started = clock, clock()
@@ -63,6 +63,7 @@ class LiveTable:
 
     def stage(self, name: str, total: int | None = None) -> None:
         self._name, self._total, self._started = name, total or 0, self._clock()
+        self.rows.clear()  # a sweep beyond the turn limit plays the tasks again
         self._live.start()
 
     def episode(self, episode: Trajectory, usage: Usage) -> None:

@@ -19,7 +19,7 @@ from agentrl_components.reporting import build
 from agentrl_components.reporting.transcript import Replay, replay
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.openai_agent import OpenAIAgent
-from agentrl_components.rollout.request import RANDOM_POLICY
+from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
 from agentrl_components.rollout.tasks import TaskSource
 from agentrl_components.rollout.text_rollout import (
     NO_USAGE,
@@ -30,6 +30,7 @@ from agentrl_components.rollout.text_rollout import (
 )
 from agentrl_components.run.progress import ProgressView
 from agentrl_components.run.worker_group import WorkerGroup
+from agentrl_components.schedule.turn_limits import range_of
 from agentrl_components.spec import AgentRLRun, Model, RunSpec
 from agentrl_components.storage import checkpoint
 from agentrl_components.storage.open import DirectoryStore
@@ -109,17 +110,21 @@ def evaluate_endpoint(
             drawn = runner.run(source.draw("heldout", run.spec.evaluation.tasks))
             asked = heldout_evaluation(run.spec, drawn)
 
-            def evaluate_policy(
-                name: str, who: TextAgent
-            ) -> tuple[HeldoutResult, Sequence[Trajectory]]:
-                return asked.run(name, lambda request: runner.run(collector.collect(request, who)))
+            def play(request: CollectRequest, who: TextAgent) -> Sequence[Trajectory]:
+                return runner.run(collector.collect(request, who))
+
+            def ask(request: CollectRequest) -> Sequence[Trajectory]:
+                rules = request.rules(run.spec)
+                limits = {rules.turns(one.environment) for one in request.tasks}
+                episodes = len(request.tasks) * request.samples
+                view.stage(f"ask the endpoint, {range_of(limits)} turns allowed", episodes)
+                return play(request, agent)
 
             random = None
             if runner.run(offers_random(run.spec, worlds)):
                 view.stage("play the random policy")
-                random, _ = evaluate_policy(RANDOM, RandomAgent())
-            view.stage("ask the endpoint", len(drawn) * run.spec.evaluation.samples)
-            policy, episodes = evaluate_policy(POLICY, agent)
+                random, _ = asked.run(RANDOM, lambda request: play(request, RandomAgent()))
+            policy, episodes = asked.run(POLICY, ask)
         finally:
             runner.run(collector.close())
             runner.run(agent.close())

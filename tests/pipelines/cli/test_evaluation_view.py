@@ -24,6 +24,16 @@ def test_the_live_table_has_a_row_for_each_category_and_the_tokens():
     assert "0:02 left" in shown
 
 
+def test_a_second_stage_has_counts_of_its_own_and_all_tokens():
+    view = LiveTable(Console(file=io.StringIO(), width=100, force_terminal=False))
+    for name in ("first", "second"):
+        view.stage(name, 2)
+        view.episode(episode(), Usage(prompt_tokens=300, completion_tokens=5))
+    view.close()
+    assert view.rows["babyai/UnlockPickup"].episodes == 1
+    assert "1 of 2 episodes · 600 + 10 tokens" in view.table().caption.plain
+
+
 def test_a_log_file_gets_plain_lines():
     view = evaluation_view_for(Console(file=io.StringIO()))
     assert isinstance(view, PlainLines)

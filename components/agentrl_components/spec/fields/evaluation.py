@@ -28,7 +28,8 @@ class Evaluation(SpecModel):
     chosen among those only, so give a multiple of `update.checkpointEvery`."""
     turn_sweep: tuple[Annotated[int, Field(ge=1, le=10000)], ...] = Field(default=(), max_length=16)
     """Further turn limits to report success at (test-time scaling). Strictly increasing, at most
-    ten times the longest phase's `maxTurns`."""
+    ten times the longest phase's `maxTurns`. If one is above the limit of the evaluation, or
+    environments have limits of their own, the tasks are played twice."""
     random_policy: bool = True
     """Also evaluate a policy that picks uniformly among the admissible actions, in environments
     that report them."""

@@ -15,6 +15,7 @@ from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_envs.environments.corridor import VERBS
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.main import main
+from agentrl_pipelines.local.evaluation import evaluate_endpoint
 from agentrl_pipelines.local.run import run_local
 
 MANIFEST = {
@@ -238,6 +239,46 @@ def test_a_sweep_is_drawn_and_written_for_an_endpoint_and_played_once(tmp_path):
         solved = sum(length <= turns for length in lengths) / 6
         assert written["success"][str(turns)]["success"] == pytest.approx(solved)
     assert (tmp_path / "out" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+class StageCounter:
+    """Counts the episodes of each stage that has a total."""
+
+    def __init__(self) -> None:
+        self.stages: list[list] = []
+
+    def stage(self, name, total=None):
+        self.stages.append([name, total, 0])
+
+    def episode(self, episode, usage):
+        self.stages[-1][2] += 1
+
+
+@pytest.mark.parametrize(
+    ("sweep", "max_turns", "asked"),
+    [
+        ([1, 5], None, [["ask the endpoint, 5 turns allowed", 12, 12]]),
+        (
+            [1, 9],
+            None,
+            [
+                ["ask the endpoint, 5 turns allowed", 12, 12],
+                ["ask the endpoint, 9 turns allowed", 12, 12],
+            ],
+        ),
+        ([1, 9], 9, [["ask the endpoint, 9 turns allowed", 12, 12]]),
+    ],
+)
+def test_a_sweep_beyond_the_turn_limit_is_a_second_stage_with_its_own_episodes(
+    tmp_path, sweep, max_turns, asked
+):
+    """6 tasks of 2 samples each."""
+    evaluation = {"tasks": 6, "samples": 2, "turnSweep": sweep, "maxTurns": max_turns}
+    run = parse(MANIFEST | {"spec": MANIFEST["spec"] | {"evaluation": evaluation}})
+    view = StageCounter()
+    with running(Endpoint().app) as url:
+        evaluate_endpoint(run, f"{url}/v1", "walker", "key", view, tmp_path)
+    assert [stage for stage in view.stages if stage[1] is not None] == asked
 
 
 def test_the_result_is_set_beside_the_papers_table(tmp_path):

@@ -62,7 +62,8 @@ class EvaluationReport(BaseModel):
     """What was evaluated: a model source, a checkpoint URL, or a model name and its endpoint."""
     environments: tuple[str, ...]
     actions: str
-    """`rollout.actions`: free or admissible."""
+    """`rollout.actions`: free or admissible. With the second an endpoint is shown the admissible
+    actions in each prompt, but its replies are not restricted to them."""
     seed: int
     policy: HeldoutResult
     random: HeldoutResult | None

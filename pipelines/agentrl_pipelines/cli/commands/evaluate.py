@@ -161,7 +161,7 @@ def evaluate_openai(
             result = evaluate_endpoint(run, url, name, key, view, folder)
     finally:
         view.close()
-    report(run, model, "free", result, folder, paper)
+    report(run, model, result, folder, paper)
 
 
 def evaluate_checkpoint(
@@ -199,13 +199,12 @@ def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | No
         result = evaluate_model(run, view)
     finally:
         view.close()
-    report(run, source, run.spec.rollout.actions, result, folder, paper)
+    report(run, source, result, folder, paper)
 
 
 def report(
     run: AgentRLRun,
     model: str,
-    actions: str,
     result: EvaluationResult,
     folder: Path,
     paper: str | None,
@@ -220,7 +219,7 @@ def report(
         name=run.metadata.name,
         model=model,
         environments=tuple(environment.name for environment in run.spec.environments),
-        actions=actions,
+        actions=run.spec.rollout.actions,
         seed=run.spec.seed,
         policy=result.policy,
         random=result.random,

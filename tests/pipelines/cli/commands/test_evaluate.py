@@ -108,6 +108,7 @@ def test_an_endpoint_is_evaluated_beside_the_random_policy(tmp_path, monkeypatch
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert (found["policy"]["success"], found["policy"]["n"]) == (1.0, 6)
+    assert found["actions"] == "admissible"  # the prompts list them
     assert found["policy"]["pass_at"] == {"1": 1.0, "2": 1.0}
     assert found["policy"]["turn_sweep"]["2"]["success"] < 1.0
     assert found["random"]["success"] < 1.0

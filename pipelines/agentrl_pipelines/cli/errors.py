@@ -3,7 +3,7 @@
 0    success
 1    the run failed, a package is not installed, or a service is unavailable
 2    the manifest, an option or a file is invalid; nothing was started
-130  the run was stopped; the same command resumes it
+130  the command was stopped; a run and an evaluation of an endpoint go on by the same command
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def exit_on_error() -> Iterator[None]:
     except Stopped as stopped:
         click.echo(f"stopped: {stopped}. Run the same command again to resume.", err=True)
         sys.exit(130)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         from agentrl_pipelines.local.signals import exit_interrupted
 
-        exit_interrupted()
+        exit_interrupted(*interrupt.args)
     except (RunError, WorldError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -21,7 +21,9 @@ from typing import NoReturn
 
 from agentrl_components.run.progress import ProgressView
 
-INTERRUPTED = "interrupted. Run the same command again to resume from the last checkpoint."
+INTERRUPTED = "interrupted."
+TO_RESUME = f"{INTERRUPTED} Run the same command again to resume from the last checkpoint."
+TO_CONTINUE = f"{INTERRUPTED} Run the same command again to play the episodes that are missing."
 EXIT_CODE = 130
 
 UNWINDING_S = 3.0
@@ -39,7 +41,7 @@ def handle_signals(
     `Interruption` says."""
     reasons: list[str] = []
     started = time.monotonic()
-    interruption = Interruption()
+    interruption = Interruption(TO_RESUME)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
@@ -58,10 +60,10 @@ def handle_signals(
 
 
 @contextmanager
-def interrupt_at_once() -> Iterator[None]:
-    """Have SIGINT raise `KeyboardInterrupt` in the block, as `Interruption` says: for work that
-    keeps no state that a signal could damage."""
-    interruption = Interruption()
+def interrupt_at_once(message: str) -> Iterator[None]:
+    """Have SIGINT raise `KeyboardInterrupt` with `message` in the block, as `Interruption` says:
+    for work that keeps no state that a signal could damage."""
+    interruption = Interruption(message)
     with (
         _handler(lambda number, frame: interruption.begin(), signal.SIGINT),
         interruption.replacing_errors(),
@@ -73,15 +75,17 @@ class Interruption:
     """Stops this process at once, although an environment in it, or in a process that it started,
     may hang."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str) -> None:
+        """`message`: what the user is told in the end, as the argument of `KeyboardInterrupt`."""
+        self._message = message
         self._overdue: threading.Timer | None = None
 
     def begin(self) -> NoReturn:
         """Kill the processes that this one started, and raise `KeyboardInterrupt`. If the block
         does not end soon, or if called again, exit."""
         if self._overdue is not None:
-            _exit()
-        self._overdue = threading.Timer(UNWINDING_S, _exit)
+            _exit(self._message)
+        self._overdue = threading.Timer(UNWINDING_S, _exit, (self._message,))
         self._overdue.daemon = True
         self._overdue.start()
         # Episodes that fail because their processes are killed are not reported one by one.
@@ -89,7 +93,7 @@ class Interruption:
         for process in multiprocessing.active_children():
             with suppress(ValueError):  # it is closed
                 process.kill()
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(self._message)
 
     @contextmanager
     def replacing_errors(self) -> Iterator[None]:
@@ -98,29 +102,28 @@ class Interruption:
             yield
         except BaseException:  # killed processes also cause asyncio's CancelledError
             if self._overdue is not None:
-                raise KeyboardInterrupt from None
+                raise KeyboardInterrupt(self._message) from None
             raise
         finally:
             if self._overdue is not None:
                 self._overdue.cancel()
 
 
-def exit_interrupted() -> NoReturn:
-    """Exit with the message that an interrupted command ends with, without waiting for threads that
-    hang in a call."""
+def exit_interrupted(message: str = INTERRUPTED) -> NoReturn:
+    """Exit with `message`, without waiting for threads that hang in a call."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     others = [one for one in threading.enumerate() if not one.daemon]
     if len(others) > 1:
-        _exit()
-    print(INTERRUPTED, file=sys.stderr)
+        _exit(message)
+    print(message, file=sys.stderr)
     sys.exit(EXIT_CODE)
 
 
-def _exit() -> NoReturn:
+def _exit(message: str) -> NoReturn:
     """Exit now: `sys.exit` would wait for threads and run other handlers first."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
-    os.write(2, f"{INTERRUPTED}\n".encode())
+    os.write(2, f"{message}\n".encode())
     os._exit(EXIT_CODE)
 
 

@@ -26,6 +26,7 @@ from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.main import main
 from agentrl_pipelines.local.run_folder import store_errors
+from agentrl_pipelines.local.signals import INTERRUPTED, TO_CONTINUE
 
 MANIFEST = (
     HEADER
@@ -260,3 +261,23 @@ def test_a_report_that_cannot_be_written_is_printed(tmp_path):
     assert result.exit_code == 1
     assert "Nothing has been evaluated yet." in result.stdout
     assert "curve.png" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ("contextlib.nullcontext()", INTERRUPTED),
+        ("signals.interrupt_at_once(signals.INTERRUPTED)", INTERRUPTED),
+        ("signals.interrupt_at_once(signals.TO_CONTINUE)", TO_CONTINUE),
+    ],
+)
+def test_an_interrupted_command_says_how_to_go_on_only_if_it_can(block, told):
+    code = (
+        "import contextlib, signal\n"
+        "from agentrl_pipelines.cli.errors import exit_on_error\n"
+        "from agentrl_pipelines.local import signals\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"with exit_on_error(), {block}: signal.raise_signal(signal.SIGINT)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, f"{told}\n")

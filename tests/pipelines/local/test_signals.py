@@ -154,5 +154,7 @@ def test_ctrl_c_stops_an_evaluation_whose_environment_hangs(tmp_path, workers):
     processes = run.wait_until_stuck()
     run.interrupt()
     assert run.end() == 130, run.output
+    assert "interrupted." in run.output
+    assert "again" not in run.output  # nothing is kept that could be resumed
     assert "Traceback" not in run.output
     assert psutil.wait_procs(processes, timeout=ENDED_S)[1] == []

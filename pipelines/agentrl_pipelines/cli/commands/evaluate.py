@@ -95,10 +95,10 @@ def evaluate(
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.environments.text import default_terse_texts
         from agentrl_components.spec.rules.validation import local_mistakes
-        from agentrl_pipelines.local.signals import interrupt_at_once
+        from agentrl_pipelines.local.signals import INTERRUPTED, TO_CONTINUE, interrupt_at_once
         from agentrl_pipelines.local.variables import set_variables
 
-        with interrupt_at_once():
+        with interrupt_at_once(INTERRUPTED if url is None else TO_CONTINUE):
             run = load(file, (*overrides, *fields))
             set_variables(run.spec.compute)
             mistakes = [str(mistake) for mistake in local_mistakes(run)]

@@ -45,6 +45,20 @@ def lock_root(root: Path) -> Iterator[None]:
         file.close()
 
 
+def holder_was_killed(root: Path) -> bool:
+    """Whether the last process that ran in `root` was killed, as by SIGKILL: its lock is free, but
+    its lock file is there. False if that is not known, as of a process on another host, whose locks
+    may not be visible here."""
+    try:
+        with (root / LOCK_FILE).open("rb") as file:
+            # A shared lock, which is given back at once; a file that is only read can have it.
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            holder = file.read().decode()
+    except (OSError, UnicodeDecodeError):  # there is no file, it is locked, or there are no locks
+        return False
+    return f" on {socket.gethostname()}, started " in holder
+
+
 def _locked_file(path: Path) -> IO[str]:
     """The lock file, opened and locked."""
     while True:

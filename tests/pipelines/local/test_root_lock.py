@@ -12,8 +12,11 @@ from corridor_run import manifest
 
 from agentrl_components.errors import RunError
 from agentrl_components.spec import dump
+from agentrl_components.storage import keys
+from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.storage.records import RunState
 from agentrl_pipelines.cli.main import main
-from agentrl_pipelines.local.root_lock import LOCK_FILE, lock_root
+from agentrl_pipelines.local.root_lock import LOCK_FILE, holder_was_killed, lock_root
 
 HOLD = """
 import sys
@@ -48,6 +51,34 @@ def test_a_second_run_in_the_same_folder_names_the_first_and_changes_nothing(tmp
     assert result.exit_code == 1
     assert f"error: {root}: in use by process {first.pid} on " in result.stderr
     assert "give another --root" in result.stderr
+
+
+def test_the_report_of_a_run_whose_process_was_killed_says_so(tmp_path):
+    store = DirectoryStore(tmp_path / "store")
+    store.put(keys.RUN, manifest().model_dump_json(by_alias=True).encode())
+    store.put(
+        keys.STATE,
+        RunState(status="running", message="iteration 3 of 10").model_dump_json().encode(),
+    )
+
+    def reported() -> str:
+        result = CliRunner().invoke(main, ["report", "--root", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        return " ".join(result.stdout.split())
+
+    assert "running: iteration 3 of 10" in reported()  # as of a run that is elsewhere
+    with holder(tmp_path) as first:
+        assert "running: iteration 3 of 10" in reported()
+        first.kill()
+        first.wait()
+    killed = "stopped: the process of the run was killed; run the same command again to resume"
+    assert killed in reported()
+    assert killed in (tmp_path / "report.html").read_text()
+
+
+def test_whether_a_process_on_another_host_was_killed_is_not_known(tmp_path):
+    (tmp_path / LOCK_FILE).write_text("process 1 on elsewhere.example, started 2026-01-01 00:00:00")
+    assert not holder_was_killed(tmp_path)
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):

@@ -4,9 +4,10 @@ An alarm fires if its signal is beyond its bound over the alarm's whole last `wi
 and median: a single spike is not a collapse, and one good iteration does not hide a collapse. With
 fewer records than a window, nothing fires. Records before a rollback belong to other weights and
 are ignored. Success is compared within a phase only, because a longer horizon changes what it
-measures. In a real collapse, success falls while episodes are pinned at the turn limit, gradient
-norms spike and entropy goes to 0 (AgentGym-RL, arXiv 2509.08755, figure 7); the reward deviation
-within groups drops first (RAGEN, arXiv 2504.20073).
+measures, and between iterations with the same environments only, of which one may be down. In a
+real collapse, success falls while episodes are pinned at the turn limit, gradient norms spike and
+entropy goes to 0 (AgentGym-RL, arXiv 2509.08755, figure 7); the reward deviation within groups
+drops first (RAGEN, arXiv 2504.20073).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from math import inf, isfinite
 from statistics import fmean, median
 
-from agentrl_components.schedule.history import since_rollback
+from agentrl_components.schedule.history import comparable, since_rollback
 from agentrl_components.schedule.record import FiredAlarm, IterationRecord, Signal
 from agentrl_components.spec.fields.horizon import Alarm
 
@@ -28,11 +29,13 @@ def fired_alarms(
 ) -> tuple[FiredAlarm, ...]:
     """The alarms that fire after the last record, in the manifest's order."""
     current = since_rollback(history)
+    # Success of phases with different horizons is not comparable, nor is that of other tasks.
+    of_phase = comparable([one for one in current if one.phase == current[-1].phase])
     fired: list[FiredAlarm] = []
     for index, alarm in enumerate(alarms):
         if len(current) < alarm.window:
             continue
-        for signal, value, bound, message in _findings(alarm, current):
+        for signal, value, bound, message in _findings(alarm, current, of_phase):
             fired.append(
                 FiredAlarm(
                     alarm=index,
@@ -50,11 +53,12 @@ Finding = tuple[Signal, float, float, str]
 """Signal, value, bound, message."""
 
 
-def _findings(alarm: Alarm, history: Sequence[IterationRecord]) -> Iterator[Finding]:
-    """The findings of one alarm, at most one per signal."""
+def _findings(
+    alarm: Alarm, history: Sequence[IterationRecord], of_phase: Sequence[IterationRecord]
+) -> Iterator[Finding]:
+    """The findings of one alarm, at most one per signal. `of_phase`: the records whose success is
+    compared."""
     last = history[-alarm.window :]
-    # Success of phases with different horizons is not comparable.
-    of_phase = [record for record in history if record.phase == history[-1].phase]
     yield from _pinned(alarm, of_phase)
     yield from _dropped(alarm, of_phase)
     yield from _bounded(

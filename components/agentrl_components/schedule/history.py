@@ -31,6 +31,13 @@ def since_rollback(history: Sequence[IterationRecord]) -> Sequence[IterationReco
     return history
 
 
+def comparable(history: Sequence[IterationRecord]) -> Sequence[IterationRecord]:
+    """The records with episodes of the same environments as the last one. With an environment less,
+    which was down, success rises or falls as that one is harder or easier than the others."""
+    absent = history[-1].absent if history else frozenset()
+    return [record for record in history if record.absent == absent]
+
+
 def best_checkpoint(history: Sequence[IterationRecord], window: int) -> IterationRecord | None:
     """The checkpoint to roll back to: best held-out success, else best mean training success.
 

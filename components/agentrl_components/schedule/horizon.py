@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from agentrl_components.schedule.alarms import fired_alarms, moving_means
-from agentrl_components.schedule.history import since_rollback
+from agentrl_components.schedule.history import comparable, since_rollback
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec.fields.horizon import Horizon, Phase
 
@@ -39,7 +39,8 @@ def position(horizon: Horizon, history: Sequence[IterationRecord]) -> Position:
     A phase ends after its `iterations`, or earlier if `advance` says so, but not while a `hold`
     alarm fires. Iterations spent on hold are taken from later phases: a run never has more
     iterations than its phases together. Iterations before a rollback count as spent, but their
-    success does not count.
+    success does not count; nor does that of iterations with other environments than the last one,
+    as during an outage.
     """
     last = len(horizon.phases) - 1
     phase = min(history[-1].phase, last) if history else 0
@@ -71,7 +72,8 @@ def _ended(horizon: Horizon, phase: int, records: Sequence[IterationRecord]) -> 
         return True
     if horizon.advance == "iterations" or len(records) < limits.min_iterations:
         return False
-    means = moving_means([r.success for r in since_rollback(records)], horizon.window)
+    compared = comparable(since_rollback(records))
+    means = moving_means([r.success for r in compared], horizon.window)
     if horizon.advance == "success":
         return means != [] and means[-1] >= horizon.success_above
     recent, earlier = means[-horizon.window :], means[: -horizon.window]

@@ -112,6 +112,18 @@ class IterationRecord(_Stored):
         return self.metrics.get("train/success") or 0.0
 
     @property
+    def absent(self) -> frozenset[str]:
+        """Environments that were down: it has no episode of them. Not known, and empty, where
+        episodes stream: a slow environment may have none in an iteration, although it is up."""
+        if "rollout/lead" in self.metrics:
+            return frozenset()
+        return frozenset(
+            name.split("/")[1]
+            for name, count in self.metrics.items()
+            if name.endswith("/episodes") and name.count("/") == 2 and not count
+        )
+
+    @property
     def score(self) -> float:
         """Mean score of its training episodes; their success where it was not measured."""
         score = self.metrics.get("train/score")

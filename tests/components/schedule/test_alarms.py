@@ -148,3 +148,47 @@ def test_records_before_a_rollback_are_ignored():
 def test_a_signal_without_a_bound_never_fires():
     records = history([0.9, 0.9, 0.0, 0.0], capped=1.0, entropy=0.0, grad_norm=1e9)
     assert fired_alarms([Alarm(window=1)], records) == ()
+
+
+def outage(successes, down):
+    """A history of environments a and b; b is down in the iterations `down`."""
+    return [
+        one.model_copy(
+            update={
+                "metrics": one.metrics
+                | {"train/a/episodes": 8.0, "train/b/episodes": 0.0 if i in down else 8.0}
+            }
+        )
+        for i, one in enumerate(history(successes, capped=1.0))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("successes", "down"),
+    [
+        ([0.6, 0.6, 0.3, 0.3], {2, 3}),  # the easier environment is down
+        ([0.9, 0.9, 0.6, 0.6], {0, 1}),  # the harder one was down, and is back
+    ],
+)
+def test_an_environment_that_is_down_or_back_is_no_drop_of_success(successes, down):
+    drop, pinned = Alarm(window=2, reward_drop=0.3), Alarm(window=2, turns_pinned=0.9)
+    assert signals(drop, outage(successes, ())) == ["reward_drop"]
+    assert signals(pinned, outage(successes, ())) == ["turns_pinned"]
+    assert signals(drop, outage(successes, down)) == []
+    assert signals(pinned, outage(successes, down)) == []
+
+
+def test_where_episodes_stream_an_environment_without_episodes_is_not_down():
+    """A slow environment has episodes in every second iteration only."""
+    streamed = [
+        one.model_copy(update={"metrics": one.metrics | {"rollout/lead": 1.0}})
+        for one in outage([0.6, 0.6, 0.3, 0.3], {1, 3})
+    ]
+    assert signals(Alarm(window=2, reward_drop=0.3), streamed) == ["reward_drop"]
+
+
+def test_a_collapse_during_an_outage_and_over_it_is_found():
+    drop = Alarm(window=2, reward_drop=0.3)
+    assert signals(drop, outage([0.6, 0.9, 0.9, 0.5, 0.5], {1, 2, 3, 4})) == ["reward_drop"]
+    # 0.6, 0.6 before the outage and 0.3, 0.3 after it
+    assert signals(drop, outage([0.6, 0.6, 0.9, 0.3, 0.3], {2})) == ["reward_drop"]

@@ -39,6 +39,27 @@ def play(horizon, successes, history=(), **signals):
     return history
 
 
+def test_success_during_an_outage_does_not_end_a_phase_with_that_before_it():
+    """Windows of two: 0.5 with both environments, then 0.9 without b. The mean over the outage
+    counts once it fills a window."""
+    horizon = Horizon(
+        phases=(Phase(max_turns=2, iterations=9), Phase(max_turns=4, iterations=9)),
+        advance="success",
+        success_above=0.65,
+        window=2,
+    )
+    both, alone = {"train/b/episodes": 8.0}, {"train/b/episodes": 0.0}
+
+    def record(iteration, success, episodes):
+        one = iteration_record(iteration=iteration, phase=0, max_turns=2, success=success)
+        return one.model_copy(update={"metrics": one.metrics | episodes})
+
+    history = [record(0, 0.5, both), record(1, 0.5, both), record(2, 0.9, alone)]
+    assert position(horizon, history).phase == 0  # (0.5 + 0.9) / 2 = 0.7 is of different tasks
+    assert position(horizon, [*history, record(3, 0.9, alone)]).phase == 1
+    assert position(horizon, [*history, record(3, 0.5, both)]).phase == 0
+
+
 def test_a_run_starts_in_the_first_phase():
     assert position(STAGED, []) == Position(phase=0, iteration_in_phase=0, max_turns=10)
 

@@ -91,8 +91,8 @@ class ChatDialogue:
         self._codec = Codec(tokenizer)
         template = _Template(tokenizer, self._codec, thinking)
         self._bare = template.pieces(system=None)
-        self._thinks = THOUGHT in self._bare.prompt and THOUGHT_END not in self._bare.prompt
-        if thinking and not self._thinks and not template.has_option():
+        self.thinks = THOUGHT in self._bare.prompt and THOUGHT_END not in self._bare.prompt
+        if thinking and not self.thinks and not template.has_option():
             raise ModelError(
                 f"{template.name} has no option to think (`enable_thinking`); set "
                 "`model.thinking: false`"
@@ -134,7 +134,7 @@ class ChatDialogue:
         return self._codec.decode([index for index in reply if index not in self.stop])
 
     def action(self, text: str) -> str:
-        return after_thoughts(text, begun=self._thinks)
+        return after_thoughts(text, begun=self.thinks)
 
     def encode_action(self, action: str) -> list[int]:
         return list(self._codec.encode(self._codec.escaped(action)))

@@ -18,7 +18,7 @@ from agentrl_components.dialogue.plain import PlainDialogue, has_separators
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.dialogue.react import ReactDialogue
 from agentrl_components.errors import ModelError, model_errors
-from agentrl_components.spec import Model
+from agentrl_components.spec import RunSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,11 +30,20 @@ FAST_TOKENIZER_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Tokenizer classes that tokenizer.json describes completely."""
 
 
-def dialogue_of(model: Model, folder: Path) -> Dialogue:
+def dialogue_of(spec: RunSpec, folder: Path) -> Dialogue:
     """The dialogue of a manifest's model, which is in `folder`. Raises what `open_dialogue`
-    raises."""
-    tiny = model.source == "tiny"
-    return open_dialogue(folder, model.template, tiny, thinking=model.thinking)
+    raises, and `ModelError` if its replies always begin with thoughts, for which
+    `rollout.actions: admissible` has no room."""
+    model = spec.model
+    dialogue = open_dialogue(
+        folder, model.template, model.source == "tiny", thinking=model.thinking
+    )
+    if dialogue.thinks and spec.rollout.actions == "admissible":
+        raise ModelError(
+            f"spec.rollout.actions: is admissible, by which a reply is an action without thoughts, "
+            f"and the chat template of {model.source} always asks for thoughts; set it to free"
+        )
+    return dialogue
 
 
 def open_dialogue(

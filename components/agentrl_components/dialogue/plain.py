@@ -42,6 +42,7 @@ class PlainDialogue:
         self._words = {index: word for word, index in ids.items()}
         self._ids = {word: index for word, index in ids.items() if word not in SPECIALS}
         self.stop: tuple[int, ...] = (self._end,)
+        self.thinks = False
         self._encode = lru_cache(maxsize=CACHED_TEXTS)(self._look_up)
 
     def _look_up(self, text: str) -> tuple[int, ...]:

@@ -20,6 +20,9 @@ class Dialogue(Protocol):
 
     stop: tuple[int, ...]
     """Token ids that end a reply."""
+    thinks: bool
+    """Whether every prompt ends with the beginning of thoughts, so that a reply is an action only
+    from `</think>` on."""
 
     def opening(self, instructions: str, observation: str) -> list[int]:
         """The prompt up to the first token of the first reply."""
@@ -39,7 +42,8 @@ class Dialogue(Protocol):
         ...
 
     def action(self, text: str) -> str:
-        """The part of a reply's text that the environment gets: all of it, but for thoughts."""
+        """The part that the environment gets of the text of a reply that was not restricted to
+        admissible actions: all of it, but for thoughts."""
         ...
 
     def encode_action(self, action: str) -> list[int]:

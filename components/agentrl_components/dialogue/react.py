@@ -37,6 +37,7 @@ class ReactDialogue:
         breaks = _line_breaks(tokenizer, self._codec)
         ends = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
         self.stop: tuple[int, ...] = tuple(dict.fromkeys([*breaks, *ends]))
+        self.thinks = False
         blank = {index for index, text in breaks.items() if not text.strip()}
         self._left_out = {*blank, *ends}
         """Stop tokens without text of the reply."""

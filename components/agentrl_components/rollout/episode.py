@@ -132,12 +132,12 @@ async def _turns(
             played.note = f"{CONTEXT_FULL} of {rules.context} tokens"
             return
         started_s = played.seconds()
-        reply = await engine.generate(
-            request(job, rules, number, turn, room, buffer, seen.observation, dialogue)
-        )
+        asked = request(job, rules, number, turn, room, buffer, seen.observation, dialogue)
+        reply = await engine.generate(asked)
         span = buffer.reply(reply)
         text = dialogue.text(reply.ids)
-        step = await session.step(dialogue.action(text))
+        # A restricted reply is one of the actions, also where the prompt asks for thoughts.
+        step = await session.step(text if asked.admissible else dialogue.action(text))
         times = (started_s, played.seconds())
         if played.add(_turn(reply, span, text, seen, step, times), step):
             return

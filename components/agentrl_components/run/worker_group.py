@@ -139,7 +139,7 @@ class WorkerGroup(HeldOpen):
         if self.actors.trainers is not None:
             self.trainers = self.actors.trainers
         self.samplers = self.actors.samplers
-        self.dialogue = dialogue_of(spec.model, self.folder)
+        self.dialogue = dialogue_of(spec, self.folder)
 
     def _close_world(self, world: World) -> None:
         self.loop.run(world.close())

@@ -11,7 +11,10 @@ from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.learning_rate import cosine_decay, warm_start_learning_rate
 from agentrl_components.spec import WarmStart
-from agentrl_components.spec.rules.warmstart import cannot_rewrite_goals
+from agentrl_components.spec.rules.warmstart import (
+    cannot_rewrite_goals,
+    imitates_without_thoughts,
+)
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.packing import Example
 from agentrl_components.warmstart.conversations import conversation_examples
@@ -80,6 +83,8 @@ def from_hindsight(context: RunContext, warm: WarmStart) -> Source:
     """Random play, relabelled with goals that it happened to reach (hindsight experience replay,
     arXiv 1707.01495)."""
     relabel = relabellers(context)
+    if context.workers.dialogue.thinks:
+        raise SpecError([str(imitates_without_thoughts(context.spec.model.source))])
 
     def examples(number: int) -> list[Example]:
         episodes = play(context, warm, number, RANDOM_POLICY)

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from agentrl_components.dialogue.protocol import Dialogue
+from agentrl_components.dialogue.thoughts import THOUGHT, THOUGHT_END
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec, Storage
 from agentrl_components.storage.open import open_store
@@ -177,7 +178,8 @@ def conversation_example(
     all others.
 
     Raises `ValueError` if all weights are 0, or if a reply that is imitated would end before its
-    last token when the policy samples it."""
+    last token when the policy samples it, or begins or lacks thoughts where the chat template
+    always begins them."""
     ids: list[int] = []
     weights: list[float] = []
     reply: list[int] = []
@@ -194,6 +196,8 @@ def conversation_example(
                 f"reply {turn + 1} has a token that ends a reply; with model.template react a "
                 "reply is one line: put each on one line, or set model.template: chat"
             )
+        if answer.imitated and dialogue.thinks:
+            _check_thoughts(answer.content, turn)
         reply = [*spoken, dialogue.stop[0]]
         ids += [*seen, *reply]
         weights += [observation_weight] * len(seen) + [float(answer.imitated)] * len(reply)
@@ -206,3 +210,19 @@ def conversation_example(
         temperature=1.0,
         columns={"weight": np.asarray(weights[1:], dtype=np.float32)},
     )
+
+
+def _check_thoughts(content: str, turn: int) -> None:
+    """Raises `ValueError` for a reply whose action would be part of its thoughts, or that begins
+    them a second time."""
+    if THOUGHT_END not in content:
+        raise ValueError(
+            f"reply {turn + 1} has no {THOUGHT_END}: the chat template always asks for thoughts, "
+            "so that all of it would be thoughts, and its action empty; write thoughts before the "
+            'action, or mark the reply with "loss": false'
+        )
+    if content.lstrip().startswith(THOUGHT):
+        raise ValueError(
+            f"reply {turn + 1} begins with {THOUGHT}, which the chat template writes before each "
+            "reply; leave it out"
+        )

@@ -46,7 +46,7 @@ class Player:
         vLLM has its own, started with `options` when it is first needed. `loop` defaults to one on
         the calling thread."""
         self._spec, self._folder, self._options = spec, folder, options
-        self.dialogue = dialogue_of(spec.model, folder)
+        self.dialogue = dialogue_of(spec, folder)
         self._loop = loop or CallersLoop()
         with ExitStack() as opened:
             opened.callback(self._loop.close)

@@ -149,7 +149,9 @@ class TrainedAgent:
             admissible=admissible,
         )
         reply = self._runner.run(self._engine.generate(request))
-        action = self._dialogue.action(self._dialogue.text(reply.ids))
+        text = self._dialogue.text(reply.ids)
+        # A restricted reply is one of the actions, also where the prompt asks for thoughts.
+        action = text if admissible else self._dialogue.action(text)
         self._proposed = action, reply.ids
         return action
 

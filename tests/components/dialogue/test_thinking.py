@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,21 +12,17 @@ from chat_texts import SPECIAL, TEXTS, conversation, rendered
 from corridor_rules import RULES
 from listening_session import JOB, ListeningSession
 from scripted_engine import ScriptedEngine
+from thinking_chat import THINKS
 from transformers import PreTrainedTokenizerFast
 
 from agentrl_components.dialogue.chat import ChatDialogue
-from agentrl_components.dialogue.open import generation_ends, open_dialogue
+from agentrl_components.dialogue.open import dialogue_of, generation_ends, open_dialogue
+from agentrl_components.engines.random_policy import RandomEngine
 from agentrl_components.errors import ModelError
 from agentrl_components.rollout.episode import play
+from agentrl_components.spec import RunSpec
 
 Make = Callable[..., PreTrainedTokenizerFast]
-THINKS = (
-    "{%- for m in messages -%}"
-    "{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' -}}"
-    "{%- endfor -%}"
-    "{{- '<|im_start|>assistant\n<think>\n' if add_generation_prompt -}}"
-)
-"""A template that has no option and always asks for thoughts, as of Qwen3-Thinking."""
 
 
 def test_qwen3_history_keeps_the_thought_that_its_template_would_strip(qwen3) -> None:
@@ -74,6 +71,40 @@ async def test_an_episode_keeps_the_thoughts_that_the_environment_does_not_get(q
     assert played.turns[0].action == "<think>\nkey\n</think>\n\ngo"
     sampled = played.ids[played.turns[0].start : played.turns[0].end]
     assert sampled.tolist() == thought
+
+
+async def test_an_admissible_action_is_played_also_where_the_prompt_asks_for_thoughts(
+    make: Make,
+) -> None:
+    dialogue = ChatDialogue(make(SPECIAL, THINKS, "<|im_end|>"))
+    rules, session = replace(RULES, admissible=True), ListeningSession(1, ("go left",))
+    await play(JOB, rules, 0, session, RandomEngine(), dialogue)
+    assert session.actions == ["go left"]
+
+
+async def test_a_free_reply_without_the_end_of_its_thoughts_is_an_empty_action(make: Make) -> None:
+    """Also where replies are restricted, in a state without a list of actions."""
+    tokenizer = make(SPECIAL, THINKS, "<|im_end|>")
+    for admissible in (False, True):
+        rules, session = replace(RULES, admissible=admissible), ListeningSession(1)
+        reply = tokenizer.encode("go left<|im_end|>")
+        await play(JOB, rules, 0, session, ScriptedEngine([reply]), ChatDialogue(tokenizer))
+        assert session.actions == [""]
+
+
+def test_restricted_replies_are_refused_where_the_template_always_asks_for_thoughts(
+    make: Make, tmp_path: Path
+) -> None:
+    make(SPECIAL, THINKS, "<|im_end|>").save_pretrained(tmp_path)
+    manifest = {
+        "model": {"source": "file:///thinking"},
+        "environments": [{"name": "corridor", "builtin": "corridor"}],
+        "horizon": {"phases": [{"maxTurns": 1, "iterations": 1}]},
+    }
+    assert dialogue_of(RunSpec.model_validate(manifest), tmp_path).thinks
+    restricted = RunSpec.model_validate(manifest | {"rollout": {"actions": "admissible"}})
+    with pytest.raises(ModelError, match=r"rollout\.actions: is admissible.* file:///thinking alw"):
+        dialogue_of(restricted, tmp_path)
 
 
 def test_replies_end_at_the_tokens_of_the_generation_config(qwen3, tmp_path: Path) -> None:

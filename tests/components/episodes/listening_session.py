@@ -16,20 +16,21 @@ JOB = Job(
 
 
 class ListeningSession:
-    """Ends after `steps` steps."""
+    """Ends after `steps` steps. `admissible` is listed in every state."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, admissible: tuple[str, ...] | None = None) -> None:
         self.actions: list[str] = []
         self._steps = steps
+        self._admissible = admissible
 
     async def reset(self, task: Task) -> Observation:
         del task
-        return Observation(text="look")
+        return Observation(text="look", admissible=self._admissible)
 
     async def step(self, action: str) -> Step:
         self.actions.append(action)
         return Step(
-            observation=Observation(text="look again"),
+            observation=Observation(text="look again", admissible=self._admissible),
             reward=0.0,
             terminated=len(self.actions) == self._steps,
             truncated=False,

@@ -8,6 +8,7 @@ import pytest
 import torch
 import yaml
 from iteration_records import iteration_record
+from thinking_chat import save_thinking_model
 
 from agentrl_components.errors import SpecError
 from agentrl_components.rollout.request import RANDOM_POLICY
@@ -145,6 +146,21 @@ def test_goals_that_cannot_be_rewritten_are_refused_before_the_first_evaluation(
         with pytest.raises(SpecError, match=r"spec\.environments\[0\] \(rooms\) cannot"):
             prepare(context)
         assert list(store.list(keys.EVALUATIONS)) == []
+
+
+def test_hindsight_is_refused_where_the_model_always_thinks_before_it_acts(tmp_path):
+    save_thinking_model(tmp_path / "model")
+    manifest = yaml.safe_load(MANIFEST.replace("WHERE", "builtin: babyai"))
+    manifest["spec"]["model"] = {"source": f"file://{tmp_path}/model", "context": 512}
+    manifest["spec"]["rollout"]["actions"] = "free"
+    store, tracker = DirectoryStore(tmp_path / "store"), MemoryTracker()
+    with (
+        RunContext(parse(manifest), store, tracker, SilentProgressView(), lambda: None) as context,
+        pytest.raises(
+            SpecError, match=r"hindsight imitates actions without thoughts, and .*/model"
+        ),
+    ):
+        open_source(context)
 
 
 def test_random_episodes_of_a_task_that_was_drawn_again_are_others(tmp_path):

@@ -4,9 +4,11 @@ import json
 
 import pytest
 import text_episode
+from thinking_chat import thinking_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from agentrl_components.dialogue.chat import ChatDialogue
 from agentrl_components.dialogue.plain import PlainDialogue
 from agentrl_components.dialogue.react import ReactDialogue
 from agentrl_components.dialogue.word_tokenizer import word_tokenizer
@@ -39,12 +41,11 @@ def react_dialogue():
     return ReactDialogue(PreTrainedTokenizerFast(tokenizer_object=model))
 
 
-def read(tmp_path, *lines, observation_weight=0.5, dialogue=DIALOGUE):
+def read(tmp_path, *lines, observation_weight=0.5, dialogue=DIALOGUE, context=64):
     path = tmp_path / "conversations.jsonl"
     path.write_text(
         "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     )
-    context = SPEC.model.context
     return conversation_examples(given(path), dialogue, context, observation_weight)
 
 
@@ -156,6 +157,24 @@ def test_a_reply_that_sampling_would_end_early_is_named(tmp_path):
         read(tmp_path, line("b", two_lines), *fine, dialogue=react_dialogue())
     (mistake,) = error.value.mistakes
     assert "line 1: reply 2 has a token that ends a reply; with model.template react" in mistake
+
+
+def test_replies_without_thoughts_are_named_where_the_template_always_asks_for_them(tmp_path):
+    def line(reply):
+        turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": reply}]
+        return {"messages": [*turn, *turn]}
+
+    thinks = {"dialogue": ChatDialogue(thinking_tokenizer()), "context": 256}
+    fine = [line("a\n</think>\n\ngo"), line("a</think>go")]
+    given_before = {"role": "assistant", "content": "go", "loss": False}
+    fine[1]["messages"][1] = given_before
+    assert len(read(tmp_path, fine[0], **thinks)) == 1
+    assert len(read(tmp_path, line("go left"))) == 1  # `plain` asks for no thoughts
+    with pytest.raises(SpecError) as error:
+        read(tmp_path, line("go left"), *fine, line("<think>a</think>go"), **thinks)
+    first, second = error.value.mistakes
+    assert "line 1: reply 1 has no </think>: the chat template always asks for thoughts" in first
+    assert "line 4: reply 1 begins with <think>, which the chat template writes" in second
 
 
 def test_every_conversation_that_does_not_fit_is_named(tmp_path):

@@ -10,15 +10,17 @@ import yaml
 from click.testing import CliRunner, Result
 from corridor_run import manifest
 from local_run import run_to_end
+from thinking_chat import save_thinking_model
 
 from agentrl_components.errors import RunError, SpecError
 from agentrl_components.reporting.description import model_metadata
 from agentrl_components.spec.fields.pods import Variable
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
+from agentrl_envs.env import Observation
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_pipelines.cli.env_commands.group import envs
-from agentrl_pipelines.local.agent import SavedAgent, TrainedAgent, fetch_agent
+from agentrl_pipelines.local.agent import Acting, SavedAgent, TrainedAgent, fetch_agent
 
 RUN = manifest(
     warmStart=None,
@@ -85,6 +87,14 @@ def test_an_agent_whose_context_is_full_proposes_nothing(saved: SavedAgent):
     with closing(TrainedAgent(saved)) as agent:
         agent.begin(" ".join([tasks.instructions()] * 9), seen)
         assert agent.propose(seen) is None
+
+
+def test_an_agent_whose_prompt_asks_for_thoughts_proposes_an_action_that_is_listed(tmp_path: Path):
+    save_thinking_model(tmp_path)
+    seen = Observation(text="look", admissible=("go left",))
+    with closing(TrainedAgent(SavedAgent(folder=tmp_path, acting=Acting(), options={}))) as agent:
+        agent.begin("", seen)
+        assert agent.propose(seen) == "go left"
 
 
 def play(*arguments: str, typed: str = "") -> Result:

@@ -89,6 +89,17 @@ def cannot_rewrite_goals(index: int, name: str) -> Mistake:
     )
 
 
+def imitates_without_thoughts(source: str) -> Mistake:
+    """The mistake of hindsight with the model `source`, whose chat template always asks for
+    thoughts. It is known only when the model is opened."""
+    return Mistake(
+        field="spec.warmStart.algorithm",
+        reason="hindsight imitates actions without thoughts, and the chat template of "
+        f"{source} always asks for thoughts",
+        fix="use filtered-imitation or sft",
+    )
+
+
 RULES: tuple[Rule, ...] = (
     trajectories_match_algorithm,
     warm_start_fields_match_algorithm,

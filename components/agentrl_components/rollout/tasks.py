@@ -60,11 +60,17 @@ class TaskSource:
         out among the others."""
         self._dealt_no_tasks: deque[tuple[str, str]] = deque()
 
-    async def draw(self, split: Split, count: int, batch: int = 0) -> list[DrawnTask]:
+    async def draw(
+        self, split: Split, count: int, batch: int = 0, refills: int = 0
+    ) -> list[DrawnTask]:
         """`count` tasks of a split: the batch-th consecutive slice of each environment's stream.
         Batches do not overlap until a finite stream starts over, or an environment is down. An
         environment that cannot deal is down, unless no other is up; then this raises
-        `SessionError`. Raises `RunError` if all are down."""
+        `SessionError`. Raises `RunError` if all are down.
+
+        With `refills` (`algorithm.refillRounds`) the batches of an iteration follow each other: the
+        one that is always played, and those that are drawn from only if groups lack a learning
+        signal. Which tasks of a finite split they have says `refilled_indices`."""
         weights = [e.weight for e in self._environments]
         up = [0.0 if e.name in self.down else e.weight for e in self._environments]
         if not any(up):
@@ -78,7 +84,13 @@ class TaskSource:
                 share = min(share, world.size("heldout") or share)
                 taken = min(taken, world.size("heldout") or taken)
             try:
-                for i in range(batch * share, batch * share + taken):
+                size = world.size(split) if refills else None
+                if size is None:
+                    indices: Sequence[int] = range(batch * share, batch * share + taken)
+                else:
+                    number, attempt = divmod(batch, refills + 1)
+                    indices = refilled_indices(number, attempt, refills, share, taken, size)
+                for i in indices:
                     drawn.append(DrawnTask(environment.name, await world.task(split, i)))
             except SessionError as error:
                 if sum(weight > 0 for weight in up) == 1:
@@ -86,7 +98,7 @@ class TaskSource:
                 if environment.name not in self.down:  # as another draw may have found meanwhile
                     self._dealt_no_tasks.append((environment.name, str(error)))
                 self.down[environment.name] = str(error)
-                return await self.draw(split, count, batch)
+                return await self.draw(split, count, batch, refills)
         return drawn
 
     def dealt_no_tasks(self) -> list[tuple[str, str]]:
@@ -143,6 +155,33 @@ async def _answers(world: World) -> bool:
     finally:
         await session.close()
     return True
+
+
+def refilled_indices(
+    number: int, attempt: int, refills: int, share: int, taken: int, size: int
+) -> list[int]:
+    """The indices (modulo `size`) of the tasks that an iteration may play of a split of `size`
+    tasks.
+
+    Consecutive slices of one stream would leave out tasks for ever: of most batches only the first
+    few tasks are played, or none, and a finite stream starts over at the same places. Therefore the
+    first batches of all iterations follow each other without gaps, as without refills, and the
+    further batches of an iteration run ahead of it at equal distances.
+
+    Args:
+        number: iteration, from 0.
+        attempt: batch of the iteration, from 0 to `refills`.
+        refills: `algorithm.refillRounds`.
+        share: tasks of the environment in a batch while all environments are up.
+        taken: tasks of the environment in this batch.
+    """
+    first = number * share
+    if not attempt:
+        return list(range(first, first + taken))
+    ahead = attempt * max(share, size // (refills + 1))
+    # A refill plays the first tasks of its batch: others each time the split starts over.
+    turn = first // size
+    return [first + ahead + (i + turn) % taken for i in range(taken)]
 
 
 def in_place_of_others(drawn: Sequence[DrawnTask], useful: Counter[str]) -> list[DrawnTask]:

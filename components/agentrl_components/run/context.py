@@ -85,7 +85,8 @@ class RunContext(HeldOpen):
             self.workers = opened.enter_context(workers)
             self.collector = workers.collector
             self.collector.note = note
-            tasks = TaskPrefetcher(workers.draw, self.spec.rollout.tasks, note)
+            draw = partial(workers.draw, refills=self.spec.algorithm.refill_rounds)
+            tasks = TaskPrefetcher(draw, self.spec.rollout.tasks, note)
             self.tasks = opened.enter_context(contextlib.closing(tasks))
             self.learner = Learner(self.spec, workers.trainers)
             if self._learns:

@@ -87,9 +87,11 @@ class WorkerGroup(HeldOpen):
         assert self._lead is not None
         return self._lead
 
-    def draw(self, split: Split, count: int, batch: int = 0) -> Sequence[DrawnTask]:
+    def draw(
+        self, split: Split, count: int, batch: int = 0, refills: int = 0
+    ) -> Sequence[DrawnTask]:
         """Tasks, as `TaskSource.draw` returns them."""
-        return self.loop.run(self.source.draw(split, count, batch))
+        return self.loop.run(self.source.draw(split, count, batch, refills))
 
     @property
     def down(self) -> dict[str, str]:

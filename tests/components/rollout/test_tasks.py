@@ -19,6 +19,7 @@ from agentrl_components.rollout.tasks import (
     shares,
 )
 from agentrl_components.spec import Environment
+from agentrl_envs.env import Task
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import SessionError, TaskError, UnreachableError
 from agentrl_envs.world import LocalSession, LocalWorld
@@ -52,6 +53,65 @@ async def test_batches_are_consecutive_slices_of_each_environments_stream():
     deal = CorridorTasks()
     assert [d.task for d in drawn[1]][:6] == [deal.task("train", i) for i in range(6, 12)]
     assert [d.task for d in drawn[1]][6:] == [deal.task("train", i) for i in range(2, 4)]
+
+
+class Numbered(CorridorTasks):
+    """`train` training tasks (None: without end), whose ids are their indices."""
+
+    def __init__(self, train):
+        super().__init__()
+        self._train = train
+
+    def size(self, split):
+        return self._train if split == "train" else super().size(split)
+
+    def task(self, split, index):
+        return Task(
+            id=str(index if self._train is None else index % self._train), category="", payload={}
+        )
+
+
+def numbered(train):
+    """A source of tasks of one environment."""
+    environments = [Environment(name="a", builtin="corridor")]
+    return TaskSource(environments, {"a": LocalWorld(Numbered(train))})
+
+
+async def numbers(tasks, count, batch, refills):
+    drawn = await tasks.draw("train", count, batch, refills)
+    return [int(one.task.id) for one in drawn]
+
+
+@pytest.mark.parametrize(("train", "count", "refills"), [(100, 20, 4), (120, 20, 4), (512, 16, 3)])
+async def test_iterations_without_silent_groups_play_each_task_before_any_again(
+    train, count, refills
+):
+    tasks, played = numbered(train), []
+    for number in range(train // count):
+        played += await numbers(tasks, count, number * (refills + 1), refills)
+    assert played == list(range(train))
+
+
+async def test_the_batches_of_an_iteration_have_different_tasks_of_a_finite_split():
+    tasks = numbered(100)
+    for number in range(12):
+        first = number * 5
+        drawn = {i for batch in range(first, first + 5) for i in await numbers(tasks, 20, batch, 4)}
+        assert len(drawn) == 100
+
+
+async def test_refills_of_a_finite_split_begin_with_other_tasks_each_time_it_starts_over():
+    """40 tasks, 20 in each batch: the second of iteration 0 has those from 20 on, and the split
+    starts over every second iteration."""
+    tasks = numbered(40)
+    firsts = [(await numbers(tasks, 20, number * 2 + 1, 1))[:2] for number in range(5)]
+    assert firsts == [[20, 21], [0, 1], [21, 22], [1, 2], [22, 23]]
+
+
+async def test_batches_of_a_split_without_end_are_consecutive_slices_with_refills_too():
+    tasks = numbered(None)
+    drawn = [await numbers(tasks, 4, batch, 2) for batch in range(6)]
+    assert drawn == [list(range(first, first + 4)) for first in range(0, 24, 4)]
 
 
 @pytest.mark.parametrize(

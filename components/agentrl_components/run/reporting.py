@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 from agentrl_components.rollout.metrics import mean
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import IterationProgress
-from agentrl_components.schedule.history import silent_at_the_end, silent_message
+from agentrl_components.schedule.history import (
+    silent_at_the_end,
+    silent_message,
+    skipped_at_the_end,
+)
 from agentrl_components.schedule.horizon import total_iterations
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
@@ -21,7 +25,7 @@ from agentrl_components.trajectory.record import Trajectory
 
 OUT_OF_TOKENS = "train/out_of_tokens"
 SILENT = 3
-"""Iterations in a row without an update after which a note is shown."""
+"""Iterations in a row that changed no weights after which a note is shown."""
 SMOOTHED = 10
 """Iterations that the displayed success is averaged over."""
 
@@ -50,6 +54,12 @@ def report_iteration(
     _warn_of_small_context(context, record)
     if silent_at_the_end(context.history) == SILENT:
         context.view.note(silent_message(f"the last {SILENT}"))
+    if skipped_at_the_end(context.history) == SILENT:
+        context.view.note(
+            f"the last {SILENT} iterations changed no weights: the gradients of all their "
+            "optimizer steps were not finite (update/skipped_steps); lower "
+            "spec.update.learningRate, or set the alarm gradNormAbove"
+        )
     for alarm in decision.alarms:
         context.view.note(f"alarm: {alarm.message}")
 

@@ -13,6 +13,11 @@ def silent_at_the_end(history: Sequence[IterationRecord]) -> int:
     return next((n for n, one in enumerate(reversed(history)) if not one.silent), len(history))
 
 
+def skipped_at_the_end(history: Sequence[IterationRecord]) -> int:
+    """In how many of the last iterations in a row all optimizer steps were skipped."""
+    return next((n for n, one in enumerate(reversed(history)) if not one.all_skipped), len(history))
+
+
 def silent_message(iterations: str) -> str:
     """What `iterations` without an update mean, and what helps."""
     return (

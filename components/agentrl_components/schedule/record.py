@@ -136,6 +136,12 @@ class IterationRecord(_Stored):
         return metrics.get("update/episodes") == 0 and bool(metrics.get("train/silent_groups"))
 
     @property
+    def all_skipped(self) -> bool:
+        """Whether all optimizer steps of the policy were skipped, as their gradients were not
+        finite."""
+        return bool(self.metrics.get("update/all_skipped"))
+
+    @property
     def wellformed(self) -> float | None:
         """Share of replies that contain exactly one valid action."""
         return self.metrics.get("train/wellformed")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import fmean
 
-from agentrl_components.errors import SpecError
+from agentrl_components.errors import RunError, SpecError
 from agentrl_components.rollout.metrics import completed
 from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
 from agentrl_components.run.context import RunContext
@@ -16,6 +17,7 @@ from agentrl_components.spec.rules.warmstart import (
     imitates_without_thoughts,
 )
 from agentrl_components.trajectory.record import Trajectory
+from agentrl_components.update.learner import Imitated
 from agentrl_components.update.packing import Example
 from agentrl_components.warmstart.conversations import conversation_examples
 from agentrl_components.warmstart.hindsight import hindsight_episode, reached_goal
@@ -45,24 +47,60 @@ def warm_start(context: RunContext, source: Source | None) -> None:
         return
     warm = context.spec.warm_start
     if warm is not None and source is not None:
+        steps = 0
         for number in range(warm.rounds if warm.algorithm == "filtered-imitation" else 1):
-            learn(context, warm, source(number))
+            steps += learn(context, warm, source(number), steps)
             context.training.version += 1
         # Also resets the optimizer: moments of imitation say nothing about policy gradients.
         context.learner.set_start()
     context.save()
 
 
-def learn(context: RunContext, warm: WarmStart, examples: Sequence[Example]) -> None:
-    """Train on `examples`, batch by batch."""
+def learn(context: RunContext, warm: WarmStart, examples: Sequence[Example], first: int = 0) -> int:
+    """Train on `examples`, batch by batch, and return the number of optimizer steps. The tracker
+    gets their metrics, numbered from `first`.
+
+    Raises `RunError` if every step was skipped because its gradient was not finite."""
+    done: list[Imitated] = []
     plan = list(shuffled_batches(len(examples), warm.batch, warm.epochs, context.spec.seed))
     highest = warm_start_learning_rate(context.spec, warm)
     with context.stage("warm start: imitate", len(plan)):
         for step, batch in enumerate(plan):
             context.check_stop()
             rate = cosine_decay(step, len(plan), highest)
-            context.learner.imitate([examples[i] for i in batch], rate)
+            done.append(context.learner.imitate([examples[i] for i in batch], rate))
+            context.tracker.metrics(first + step, warm_start_metrics(done))
             context.view.advance()
+    skipped = sum(one.skipped for one in done)
+    if done and skipped == len(done):
+        raise RunError(
+            f"warm start: all {skipped} optimizer steps were skipped, because their gradients were "
+            "not finite; set spec.warmStart.learningRate to less, and check that the weights of "
+            "spec.model.source are finite"
+        )
+    context.view.note(warm_start_summary(done))
+    return len(done)
+
+
+def warm_start_metrics(done: Sequence[Imitated]) -> dict[str, float]:
+    """The metrics of the last of the optimizer steps `done`."""
+    skipped = sum(one.skipped for one in done)
+    counted = {"warmstart/skipped_steps": float(skipped)} if skipped else {}
+    return {"warmstart/loss": done[-1].loss} | counted
+
+
+def warm_start_summary(done: Sequence[Imitated]) -> str:
+    """One line about the optimizer steps of a round: the loss at both ends, and skipped steps."""
+    if not done:
+        return "warm start: there was nothing to imitate; the weights are as before"
+    tenth = max(1, len(done) // 10)
+    before, after = (fmean(one.loss for one in some) for some in (done[:tenth], done[-tenth:]))
+    summary = (
+        f"warm start: loss {before:.4g} at first and {after:.4g} at last, in {len(done)} steps"
+    )
+    if skipped := sum(one.skipped for one in done):
+        summary += f"; {skipped} were skipped, as their gradients were not finite"
+    return summary
 
 
 def play(context: RunContext, warm: WarmStart, number: int, version: int) -> list[Trajectory]:
@@ -101,9 +139,16 @@ def from_hindsight(context: RunContext, warm: WarmStart) -> Source:
                 context.workers.instructions[episode.environment], seen
             )
 
-        relabelled = [hindsight_episode(e, context.spec.seed, reword) for e in episodes]
+        relabelled = [
+            one
+            for episode in episodes
+            if (one := hindsight_episode(episode, context.spec.seed, reword)) is not None
+        ]
+        context.view.note(
+            f"warm start: {len(relabelled)} of {len(episodes)} episodes reached a goal"
+        )
         weights = (warm.observation_weight, warm.path_weight)
-        return [imitation_example(e, *weights) for e in relabelled if e is not None]
+        return [imitation_example(e, *weights) for e in relabelled]
 
     return examples
 

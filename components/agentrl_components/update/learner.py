@@ -42,9 +42,20 @@ class Updated:
 
     metrics: dict[str, float]
     """Means over sampled tokens, by metric name. `update/grad_norm` is missing if the policy took
-    no step, and `update/skipped_steps` if every norm was finite."""
+    no step, `update/skipped_steps` if every norm was finite, and `update/all_skipped` unless no
+    norm of the policy was."""
     steps: int
     """Optimizer steps of the policy, including those that were skipped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imitated:
+    """The result of an optimizer step of imitation."""
+
+    loss: float
+    """Weighted mean over all tokens, nats."""
+    skipped: bool
+    """The gradient was not finite, and no weight changed."""
 
 
 class Learner:
@@ -89,13 +100,13 @@ class Learner:
         metrics = self._metrics(examples, sums, norms, rate)
         return Updated(metrics=metrics, steps=len(norms["policy"]))
 
-    def imitate(self, examples: Sequence[Example], rate: float) -> float:
-        """One optimizer step of weighted imitation on `examples`. Returns their mean loss."""
+    def imitate(self, examples: Sequence[Example], rate: float) -> Imitated:
+        """One optimizer step of weighted imitation on `examples`."""
         total = float(sum(e.columns["weight"].sum() for e in examples))
         objective = Imitation(total_weight=total, chunk=self.spec.update.logits_chunk)
         sums = self.trainers.differentiate(objective, examples)
-        self.trainers.step("policy", rate)
-        return sums["loss"] / total
+        norm = self.trainers.step("policy", rate)
+        return Imitated(loss=sums["loss"] / total, skipped=not isfinite(norm))
 
     def silent_groups(self, played: Sequence[Trajectory]) -> frozenset[int]:
         """Groups without a learning signal, if the manifest drops them; else none."""
@@ -135,6 +146,8 @@ class Learner:
         skipped = sum(not isfinite(norm) for of_model in norms.values() for norm in of_model)
         if skipped:
             metrics["update/skipped_steps"] = float(skipped)
+        if norms["policy"] and not any(map(isfinite, norms["policy"])):
+            metrics["update/all_skipped"] = 1.0
         metrics["update/episodes"] = float(len(examples))
         metrics["update/tokens"] = float(tokens)
         metrics["update/learning_rate"] = rate

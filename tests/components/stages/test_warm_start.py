@@ -63,8 +63,11 @@ def told(where: str, folder: Path) -> list[Example]:
     warm = run.spec.warm_start
     assert warm is not None
     store = DirectoryStore(folder)
-    with RunContext(run, store, MemoryTracker(), SilentProgressView(), lambda: None) as context:
-        return from_hindsight(context, warm)(0)
+    view = SilentProgressView()
+    with RunContext(run, store, MemoryTracker(), view, lambda: None) as context:
+        examples = from_hindsight(context, warm)(0)
+    assert view.notes == [f"warm start: {len(examples)} of 50 episodes reached a goal"]
+    return examples
 
 
 def test_hindsight_gives_the_same_examples_from_a_server_and_in_process(tmp_path):

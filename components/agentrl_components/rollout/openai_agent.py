@@ -37,6 +37,15 @@ CONTEXT = re.compile(r"context_length_exceeded|context (length|size|window)|maxi
 """The code or message of such an error if the messages do not fit in the context: in the words of
 OpenAI, vLLM and llama.cpp."""
 
+UNSUPPORTED = re.compile(r"unsupported (?:parameter|value): '(\w+)'")
+"""The message of such an error for a parameter that the model does not have, as OpenAI's models
+that think refuse `max_tokens`."""
+UNSUPPORTED_CODES = ("unsupported_parameter", "unsupported_value")
+"""Its codes."""
+FIELDS = {"temperature": "spec.evaluation.temperature", "top_p": "spec.rollout.topP"}
+"""Fields of the manifest by the parameters that they set. Where a model does not have the
+parameter, it samples as with 1."""
+
 
 def api_key(variable: str | None) -> str:
     """The key in `variable`. Raises `SpecError` if a variable is named but not set."""
@@ -53,24 +62,15 @@ class OpenAIAgent:
         self, url: str, model: str, key: str, *, timeout_s: float = 60.0, retries: int = 4
     ) -> None:
         self._url, self._model = url, model
+        self._unsupported: set[str] = set()
+        """Parameters that the endpoint refused."""
         self._client = openai.AsyncOpenAI(
             base_url=url, api_key=key, timeout=timeout_s, max_retries=retries
         )
 
     async def reply(self, request: ReplyRequest) -> Reply:
-        messages: Iterable[dict[str, Any]] = [
-            {"role": message.role, "content": message.content} for message in request.messages
-        ]
         try:
-            completion = await self._client.chat.completions.create(
-                model=self._model,
-                messages=cast("Iterable[ChatCompletionMessageParam]", messages),
-                temperature=request.temperature,
-                top_p=request.top_p,
-                # Many servers do not know the newer name, max_completion_tokens.
-                max_tokens=request.max_tokens,
-                seed=request.seed >> (63 - SEED_BITS),
-            )
+            completion = await self._complete(request)
         except PERMANENT as error:
             raise RunError(
                 f"--openai: {self._url} refused model {self._model!r}: {error_text(error)}"
@@ -86,6 +86,42 @@ class OpenAIAgent:
         except openai.OpenAIError as error:
             raise EngineError(f"{self._url}: {error_text(error)}") from error
         return self._reply(completion)
+
+    async def _complete(self, request: ReplyRequest) -> ChatCompletion:
+        """The answer of the endpoint. A request with a parameter that the model does not have is
+        repeated without it, and later requests begin without it. Raises `RunError` for a parameter
+        without which replies would be sampled otherwise."""
+        while True:
+            sent = self._parameters(request)
+            try:
+                return await self._client.chat.completions.create(
+                    model=self._model,
+                    messages=cast("Iterable[ChatCompletionMessageParam]", _messages(request)),
+                    **sent,
+                )
+            except REFUSED as error:
+                name = _unsupported(error)
+                if name not in sent or name == "max_completion_tokens":
+                    raise
+                if name in FIELDS and sent[name] != 1:
+                    raise RunError(
+                        f"--openai: {self._url} refused a request: {error_text(error)}; set "
+                        f"{FIELDS[name]} to 1"
+                    ) from error
+                self._unsupported.add(name)
+
+    def _parameters(self, request: ReplyRequest) -> dict[str, Any]:
+        """The parameters of sampling, but for those that the endpoint refused."""
+        parameters = {
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            # Many servers do not know the newer name, max_completion_tokens.
+            "max_tokens": request.max_tokens,
+            "seed": request.seed >> (63 - SEED_BITS),
+        }
+        if "max_tokens" in self._unsupported:
+            parameters["max_completion_tokens"] = request.max_tokens
+        return {k: v for k, v in parameters.items() if k not in self._unsupported}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -118,6 +154,17 @@ class OpenAIAgent:
             f"--openai: {self._url} did not answer with a chat completion; check the URL, which "
             "usually ends in /v1"
         )
+
+
+def _messages(request: ReplyRequest) -> list[dict[str, Any]]:
+    return [{"role": message.role, "content": message.content} for message in request.messages]
+
+
+def _unsupported(error: openai.APIStatusError) -> str | None:
+    """The parameter of which a refused request's error says that the model does not have it."""
+    if found := UNSUPPORTED.search(str(error).lower()):
+        return found[1]
+    return error.param if error.code in UNSUPPORTED_CODES else None
 
 
 def error_text(error: openai.OpenAIError) -> str:

@@ -32,12 +32,29 @@ LLAMA = {"message": "the request exceeds the available context size", "code": 40
 OTHER = {"message": "temperature must be at most 1", "code": 400}
 
 
-class Endpoint:
-    """A chat completions API that refuses conversations of more messages than `limit`."""
+def unsupported(name, value=None):
+    """OpenAI's error for a parameter, or a value of one, that a model does not have."""
+    if name == "max_tokens":
+        message = f"Unsupported parameter: '{name}' is not supported with this model. "
+        message += "Use 'max_completion_tokens' instead."
+    elif value is None:
+        message = f"Unsupported parameter: '{name}' is not supported with this model."
+    else:
+        message = f"Unsupported value: '{name}' does not support {value} with this model."
+    code = f"unsupported_{'parameter' if value is None else 'value'}"
+    return {"message": message, "type": "invalid_request_error", "param": name, "code": code}
 
-    def __init__(self, limit, error):
+
+class Endpoint:
+    """A chat completions API that refuses conversations of more messages than `limit`, and requests
+    with parameters that `unknown` has errors for."""
+
+    def __init__(self, limit, error=OTHER, unknown=()):
         self.calls = 0
+        self.bodies = []
+        """The requests, in order, without their messages."""
         self._limit, self._error = limit, error
+        self._unknown = {one["param"]: one for one in unknown}
         self.app = Starlette(
             routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])]
         )
@@ -45,6 +62,10 @@ class Endpoint:
     async def _complete(self, request: Request) -> JSONResponse:
         self.calls += 1
         body = await request.json()
+        self.bodies.append({name: value for name, value in body.items() if name != "messages"})
+        for name, error in self._unknown.items():
+            if name in body:
+                return JSONResponse({"error": error}, 400)
         if len(body["messages"]) > self._limit:
             return JSONResponse({"error": self._error}, 400)
         message = {"role": "assistant", "content": "look"}  # no action of the corridor
@@ -55,11 +76,16 @@ class Endpoint:
         )
 
 
-async def played(endpoint):
+async def played(endpoint, temperature=1.0):
     """An episode of eight turns at an endpoint."""
     tasks = [DrawnTask("corridor", TASKS.task("heldout", 0))]
     request = CollectRequest(
-        tasks=tasks, samples=1, max_turns=8, temperature=1.0, iteration=-1, purpose="evaluation"
+        tasks=tasks,
+        samples=1,
+        max_turns=8,
+        temperature=temperature,
+        iteration=-1,
+        purpose="evaluation",
     )
     collector = TextCollector(SPEC, {"corridor": LocalWorld(TASKS)})
     with running(endpoint.app) as url:
@@ -86,3 +112,41 @@ async def test_a_request_that_is_refused_for_another_reason_ends_the_evaluation_
     with pytest.raises(RunError, match=r"^--openai: .* refused a request: .* must be at most 1"):
         await played(endpoint)
     assert endpoint.calls == 1
+
+
+async def test_a_model_without_max_tokens_gets_its_new_name_in_all_further_requests():
+    endpoint = Endpoint(limit=99, unknown=[unsupported("max_tokens")])
+    episode = await played(endpoint)
+    assert len(episode.turns) == 8
+    assert endpoint.calls == 1 + 8
+    limits = [(b.get("max_tokens"), b.get("max_completion_tokens")) for b in endpoint.bodies]
+    assert (
+        limits
+        == [(SPEC.rollout.max_tokens_per_turn, None)]
+        + [(None, SPEC.rollout.max_tokens_per_turn)] * 8
+    )
+
+
+async def test_parameters_that_a_model_does_not_have_are_left_out_where_they_change_nothing():
+    names = ("max_tokens", "top_p", "temperature", "seed")
+    endpoint = Endpoint(limit=99, unknown=[unsupported(name) for name in names])
+    assert len((await played(endpoint)).turns) == 8
+    assert endpoint.calls == 4 + 8
+    assert endpoint.bodies[-1].keys() == {"model", "max_completion_tokens"}
+
+
+async def test_a_temperature_that_a_model_does_not_have_is_an_error_that_names_the_field():
+    endpoint = Endpoint(limit=99, unknown=[unsupported("temperature", 0.5)])
+    with pytest.raises(
+        RunError, match=r"not support 0\.5 .*; set spec\.evaluation\.temperature to 1"
+    ):
+        await played(endpoint, temperature=0.5)
+    assert endpoint.calls == 1
+
+
+async def test_a_model_without_any_name_for_the_limit_ends_the_evaluation():
+    both = [unsupported("max_tokens"), unsupported("max_completion_tokens")]
+    endpoint = Endpoint(limit=99, unknown=both)
+    with pytest.raises(RunError, match="'max_completion_tokens' is not supported"):
+        await played(endpoint)
+    assert endpoint.calls == 2

@@ -19,7 +19,7 @@ class Evaluation(SpecModel):
     """Episodes of each task. Above 1, pass@k is reported too, for k of 1, 2, 4 and so on, and of
     all of them."""
     temperature: float = Field(default=1.0, ge=0, le=5)
-    """Sampling temperature. 0: greedy decoding."""
+    """Sampling temperature. 0: greedy decoding. vLLM needs 0 or at least 0.01."""
     max_turns: int | None = Field(default=None, ge=1, le=1000)
     """Turn limit of an episode. None: `maxTurns` of the last phase."""
     every: int = Field(default=0, ge=0, le=1000000)

@@ -8,6 +8,9 @@ from itertools import pairwise
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
+_LOWEST = 0.01
+"""The lowest temperature of `rollout.temperature`, above 0."""
+
 
 @rule(
     "evaluation.turnSweep",
@@ -59,8 +62,28 @@ def samples_need_temperature(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "evaluation.temperature",
+    "rollout.engine",
+    cel="self.rollout.engine != 'vllm' || self.evaluation.temperature == 0.0"
+    f" || self.evaluation.temperature >= {_LOWEST}",
+)
+def vllm_needs_a_temperature_it_samples_with(spec: RunSpec) -> Iterator[Mistake]:
+    """With rollout.engine vllm, evaluation.temperature must be 0 or at least 0.01, the lowest one
+    that vLLM samples with."""
+    temperature = spec.evaluation.temperature
+    if spec.rollout.engine == "vllm" and 0 < temperature < _LOWEST:
+        yield Mistake(
+            field="spec.evaluation.temperature",
+            reason=f"{temperature} is more than 0 and less than {_LOWEST}, the lowest one that "
+            "vLLM samples with",
+            fix=f"set it to 0, or to {_LOWEST} or more",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     turn_sweep_increases,
     turn_sweep_is_bounded,
     samples_need_temperature,
+    vllm_needs_a_temperature_it_samples_with,
 )

@@ -11,4 +11,9 @@ VIOLATIONS: list[Violation] = [
         ("evaluation.samples=4", "evaluation.temperature=0"),
         ["spec.evaluation.samples"],
     ),
+    (
+        "vllm_needs_a_temperature_it_samples_with",
+        ("rollout.engine=vllm", "evaluation.temperature=0.001"),
+        ["spec.evaluation.temperature"],
+    ),
 ]

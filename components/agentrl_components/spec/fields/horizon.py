@@ -32,9 +32,12 @@ class Alarm(SpecModel):
     window: int = Field(default=10, ge=1, le=1000)
     """Number of iterations over which a metric is averaged and for which it must persist."""
     turns_pinned: float | None = Field(default=None, gt=0, le=1)
-    """Active if at least this share of episodes ends at the turn limit while success decreases."""
+    """Active if at least this share of episodes ends at the turn limit while success decreases:
+    success of the window is compared with that of the window before, in the same phase and since
+    the last rollback."""
     reward_drop: float | None = Field(default=None, gt=0, le=1)
-    """Active if success drops by this share of its best windowed average."""
+    """Active if success drops by this share of its best windowed average in the phase, since the
+    last rollback."""
     wellformed_below: float | None = Field(default=None, ge=0, le=1)
     """Active if the share of replies that are one valid action is below this."""
     entropy_below: float | None = Field(default=None, ge=0, le=100)

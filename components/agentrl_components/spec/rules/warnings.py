@@ -14,6 +14,7 @@ def manifest_warnings(spec: RunSpec) -> Iterator[Mistake]:
     """What the author of a valid manifest should know."""
     yield from _turns_beyond_context(spec)
     yield from _evaluated_without_checkpoint(spec)
+    yield from _alarms_longer_than_phases(spec)
     if spec.model.source.startswith(LOADED):
         yield from default_terse_texts(spec)
 
@@ -62,3 +63,27 @@ def _evaluated_without_checkpoint(spec: RunSpec) -> Iterator[Mistake]:
             fix=f"set checkpointEvery to {every} or a number that divides it, or every to a "
             f"multiple of {interval}",
         )
+
+
+def _alarms_longer_than_phases(spec: RunSpec) -> Iterator[Mistake]:
+    """Alarms that compare success, which they do within a phase, and for whose windows no phase is
+    long enough. No mistake: the run is as it would be without the alarm, and runs that have begun
+    with one go on."""
+    phases, alarms = spec.horizon.phases, spec.horizon.alarms
+    longest = max(phase.iterations for phase in phases)
+    if any(alarm.action == "hold" for alarm in alarms):
+        return  # a phase that is held lasts longer than its iterations
+    for index, alarm in enumerate(alarms):
+        compared = {
+            "turnsPinned": (alarm.turns_pinned, 2),
+            "rewardDrop": (alarm.reward_drop, 1),
+        }
+        for name, (bound, windows) in compared.items():
+            if bound is not None and windows * alarm.window > longest:
+                lengths = f"{windows} windows" if windows > 1 else "a window"
+                yield Mistake(
+                    field=f"spec.horizon.alarms[{index}].{name}",
+                    reason=f"needs {lengths} of {alarm.window} iterations in one phase, and the "
+                    f"longest one has {longest}, so it never becomes active",
+                    fix=f"set the window of the alarm to {max(1, longest // windows)} or less",
+                )

@@ -100,3 +100,33 @@ def test_a_model_that_may_be_pretrained_is_warned_of_the_default_terse_text(sour
 
 def test_a_tiny_model_reads_terse_text():
     assert loaded("tiny") == []
+
+
+def alarm(iterations, **alarms):
+    """The warnings about an alarm in phases of `iterations`."""
+    phases = [{"maxTurns": 3, "iterations": n} for n in iterations]
+    return warnings(horizon={"phases": phases, "alarms": [{"action": "rollback", **alarms}]})
+
+
+def test_an_alarm_whose_windows_fit_into_no_phase_is_warned_of():
+    """Its window is of 10 iterations: pinned turns need two of them in a phase."""
+    assert alarm((15, 15, 15), turnsPinned=0.9) == [
+        "spec.horizon.alarms[0].turnsPinned: needs 2 windows of 10 iterations in one phase, and "
+        "the longest one has 15, so it never becomes active; set the window of the alarm to 7 or "
+        "less"
+    ]
+    assert alarm((8, 8, 8), rewardDrop=0.3) == [
+        "spec.horizon.alarms[0].rewardDrop: needs a window of 10 iterations in one phase, and the "
+        "longest one has 8, so it never becomes active; set the window of the alarm to 8 or less"
+    ]
+    assert len(alarm((8, 8, 8), rewardDrop=0.3, turnsPinned=0.9)) == 2
+
+
+def test_an_alarm_whose_windows_fit_into_a_phase_is_not_warned_of():
+    assert alarm((8, 20), turnsPinned=0.9, rewardDrop=0.3) == []
+    assert alarm((15, 15), turnsPinned=0.9, window=7) == []
+    assert alarm((8, 8, 8), entropyBelow=0.1) == []  # compares no phases
+
+
+def test_a_phase_that_an_alarm_may_hold_is_long_enough():
+    assert alarm((15, 15, 15), action="hold", turnsPinned=0.9) == []

@@ -69,6 +69,7 @@ class Worker:
             self.critic = Critic(
                 open_decoder(setup.folder, dtype, device, spec.model.implementation)
             )
+            self.critic.decoder.recomputed = self.decoder.recomputed
             self.values = FlatParameters(self.critic, setup.critic)
         self.player = Player(spec, setup.folder, vllm_options(spec, setup.device), self.decoder)
         self.dialogue, self.worlds = self.player.dialogue, self.player.worlds

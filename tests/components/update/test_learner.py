@@ -312,6 +312,30 @@ def test_after_a_warm_start_the_critic_begins_with_its_weights(folder, model):
         assert torch.equal(trunk[name], weight), name
 
 
+@pytest.mark.parametrize("model", ["policy", "critic"])
+def test_gradient_checkpointing_recomputes_the_blocks_of_both_models(folder, model):
+    """The only block of the model runs again in each backward pass, and weights are the same."""
+    runs, weights = {}, {}
+    for recompute in (False, True):
+        changes = {
+            "algorithm": {"name": "ppo"},
+            "update": {"gradientCheckpointing": recompute},
+        }
+        with Bench(folder, **changes) as bench:
+            group, worker = as_sampled(bench, GROUP), bench.worker
+            decoder = worker.decoder if model == "policy" else worker.critic.decoder
+            with_gradients = []
+            decoder.model.layers[0].register_forward_pre_hook(
+                lambda *_, seen=with_gradients: seen.append(torch.is_grad_enabled())
+            )
+            bench.update(group)
+            runs[recompute] = sum(with_gradients)
+            shared = worker.policy.shared if model == "policy" else worker.values.shared
+            weights[recompute] = shared.vector.clone()
+    assert runs == {False: 2, True: 4}  # of the two packs
+    assert torch.equal(weights[False], weights[True])
+
+
 def test_bfloat16_keeps_float32_masters(folder):
     with Bench(folder, model={"dtype": "bfloat16"}) as bench:
         before = bench.vector

@@ -10,15 +10,17 @@ observation cannot forge the boundary of a turn.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 
+from agentrl_components.dialogue.text_cache import TextCache
 from agentrl_components.errors import ModelError
 
 PAD, UNKNOWN, OBSERVE, ACT, END = SPECIALS = ("<pad>", "<unk>", "<obs>", "<act>", "<end>")
 """The separators, in the order of their ids."""
 
-CACHED_TEXTS = 65536
-"""Size of the cache of encoded texts. Small environments repeat their observations."""
+CACHED_TOKENS = 1 << 21
+"""Tokens of the texts in the cache: tens of thousands of observations of small environments, which
+repeat them. A token takes about 15 bytes with its text, as its id is one of the vocabulary's
+objects, so this is about 30 MiB."""
 
 
 class PlainDialogue:
@@ -43,7 +45,7 @@ class PlainDialogue:
         self._ids = {word: index for word, index in ids.items() if word not in SPECIALS}
         self.stop: tuple[int, ...] = (self._end,)
         self.thinks = False
-        self._encode = lru_cache(maxsize=CACHED_TEXTS)(self._look_up)
+        self._encode = TextCache(self._look_up, CACHED_TOKENS)
 
     def _look_up(self, text: str) -> tuple[int, ...]:
         ids, unknown = self._ids, self._unknown

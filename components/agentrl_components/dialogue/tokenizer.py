@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from agentrl_components.dialogue.text_cache import TextCache
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-CACHED_TEXTS = 4096
-"""Size of the cache of encoded texts."""
+CACHED_TOKENS = 1 << 18
+"""Tokens of the texts in the cache. A token takes about 45 bytes with its text, so this is about
+12 MiB."""
 
 
 class Codec:
@@ -31,7 +33,7 @@ class Codec:
         """Ids of the special tokens by their text."""
         longest_first = sorted(self.special, key=len, reverse=True)
         self._spelled = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        self._encode = lru_cache(maxsize=CACHED_TEXTS)(self._encode_uncached)
+        self._encode = TextCache(self._encode_uncached, CACHED_TOKENS)
 
     def _encode_uncached(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))

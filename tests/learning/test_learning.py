@@ -181,7 +181,7 @@ def test_supervised_fine_tuning_generalizes_to_held_out_corridors(
 def test_filtered_imitation_improves_a_model_trained_on_few_demonstrations(
     seed: int, tmp_path: Path
 ) -> None:
-    """As in AgentEvol (arXiv 2406.04151): imitate a few demonstrations, then own successes.
+    """Like AgentEvol (arXiv 2406.04151): imitate a few demonstrations, then own successes.
 
     From random weights there are too few successes, and some seeds do not improve.
     """

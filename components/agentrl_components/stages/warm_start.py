@@ -154,7 +154,8 @@ def from_hindsight(context: RunContext, warm: WarmStart) -> Source:
 
 
 def from_own_successes(context: RunContext, warm: WarmStart) -> Source:
-    """The policy's own successful episodes (AgentEvol, arXiv 2406.04151)."""
+    """The policy's own successful episodes of the round. AgentEvol (arXiv 2406.04151) adds base
+    data to them in each round."""
 
     def examples(number: int) -> list[Example]:
         episodes = play(context, warm, number, context.training.version)

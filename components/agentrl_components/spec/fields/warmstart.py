@@ -18,7 +18,8 @@ class WarmStart(SpecModel):
     """`sft`: imitate the conversations in `trajectories`. `hindsight`: play random admissible
     actions, relabel each episode with a goal that it happened to reach, and imitate the result.
     `filtered-imitation`: sample episodes from the model, keep the successful ones and imitate them,
-    for `rounds` rounds (AgentEvol, arXiv 2406.04151)."""
+    for `rounds` rounds. As in AgentEvol (arXiv 2406.04151), but without its base data: a round
+    imitates only its own successes, and goes on from the weights of the round before."""
     trajectories: (
         Annotated[
             str, StringConstraints(pattern=rf"^(file:///.+|s3://{BUCKET}/.+)$", max_length=512)

@@ -17,6 +17,12 @@ _THOUGHTS = re.compile(r".*</think>|<think>.*", re.DOTALL)
 """What a judge that thinks says before its verdict: closed, where the chat template may have opened
 it, or cut off."""
 
+_UNSUPPORTED = re.compile(r"unsupported (?:parameter|value): '(\w+)'", re.IGNORECASE)
+"""How an endpoint says that a model does not have a parameter: OpenAI's models that think have
+neither `max_tokens` nor a temperature of 0."""
+_SPARED = ("temperature", "max_tokens")
+"""Parameters without which a question can be asked; `max_tokens` has a newer name."""
+
 _VERDICT = re.compile(r"[\W_]*(same|different)\b", re.IGNORECASE)
 
 _QUESTION = """\
@@ -54,6 +60,8 @@ class ModelJudge:
 
     def __init__(self, judge: options.Judge) -> None:
         self._judge = judge
+        self._unsupported: set[str] = set()
+        """Parameters that the endpoint refused."""
 
     async def means_the_same(self, intent: str, reference: str, answer: str) -> bool:
         return await self._same(_QUESTION.format(intent=intent, reference=reference, answer=answer))
@@ -63,16 +71,9 @@ class ModelJudge:
 
     async def _same(self, question: str) -> bool:
         judge = self._judge
-        body = {
-            "model": judge.model,
-            "messages": [{"role": "user", "content": question}],
-            "temperature": 0,
-            "max_tokens": judge.max_tokens,
-        }
         try:
             async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
-                url = f"{judge.url.rstrip('/')}/chat/completions"
-                response = await http.post(url, json=body, headers=_headers(judge))
+                response = await self._answer(http, question)
                 response.raise_for_status()
                 reply = response.json()["choices"][0]["message"]["content"]
         except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
@@ -85,6 +86,25 @@ class ModelJudge:
                 f"thinks first, raise judge.max_tokens ({judge.max_tokens})"
             )
         return verdict.group(1).lower() == "same"
+
+    async def _answer(self, http: httpx.AsyncClient, question: str) -> httpx.Response:
+        """The endpoint's answer. A request with a parameter that the model does not have is
+        repeated without it, and later requests begin without it."""
+        judge = self._judge
+        url = f"{judge.url.rstrip('/')}/chat/completions"
+        asked = {"model": judge.model, "messages": [{"role": "user", "content": question}]}
+        while True:
+            sent = self._parameters()
+            response = await http.post(url, json=asked | sent, headers=_headers(judge))
+            refused = _UNSUPPORTED.search(response.text) if response.status_code == 400 else None
+            if refused is None or refused[1] not in sent or refused[1] not in _SPARED:
+                return response
+            self._unsupported.add(refused[1])
+
+    def _parameters(self) -> dict[str, float]:
+        limit = "max_completion_tokens" if "max_tokens" in self._unsupported else "max_tokens"
+        parameters = {"temperature": 0, limit: self._judge.max_tokens}
+        return {k: v for k, v in parameters.items() if k not in self._unsupported}
 
 
 def _headers(judge: options.Judge) -> dict[str, str]:

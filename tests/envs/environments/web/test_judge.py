@@ -16,8 +16,11 @@ from agentrl_envs.errors import SessionError
 
 
 @contextmanager
-def endpoint(*verdicts: str | None) -> Iterator[tuple[ModelJudge, list[str]]]:
-    """A judge at an endpoint that gives these verdicts, and the questions that it was asked."""
+def endpoint(
+    *verdicts: str | None, unknown: tuple[str, ...] = ()
+) -> Iterator[tuple[ModelJudge, list[str]]]:
+    """A judge at an endpoint that gives these verdicts, and the questions that it was asked. Its
+    model does not have the parameters `unknown`."""
     questions: list[str] = []
     left = iter(verdicts)
 
@@ -25,8 +28,12 @@ def endpoint(*verdicts: str | None) -> Iterator[tuple[ModelJudge, list[str]]]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             questions.append(body["messages"][0]["content"])
-            answer = {"choices": [{"message": {"content": next(left)}}]}
-            self.send_response(200)
+            refused = next((name for name in unknown if name in body), None)
+            if refused is None:
+                answer = {"choices": [{"message": {"content": next(left)}}]}
+            else:
+                answer = {"error": {"message": f"Unsupported parameter: '{refused}' is not ..."}}
+            self.send_response(200 if refused is None else 400)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
 
@@ -75,6 +82,23 @@ async def test_a_reply_without_a_verdict_loses_the_session_and_is_no_score(verdi
     ):
         await judge.means_the_same("how much?", "$12", "twelve dollars")
     assert repr(verdict) in str(raised.value)
+
+
+async def test_a_judge_that_thinks_gets_no_parameter_that_it_does_not_have():
+    with endpoint("same", "different", unknown=("temperature", "max_tokens")) as (judge, asked):
+        assert await judge.means_the_same("how much?", "$12", "twelve dollars")
+        assert len(asked) == 3
+        assert not await judge.means_the_same("how much?", "$12", "ten dollars")
+        assert len(asked) == 4
+
+
+async def test_a_judge_without_any_name_for_the_limit_loses_the_session():
+    with (
+        endpoint(unknown=("max_tokens", "max_completion_tokens")) as (judge, asked),
+        pytest.raises(SessionError, match="400 Bad Request"),
+    ):
+        await judge.means_the_same("how much?", "$12", "twelve dollars")
+    assert len(asked) == 2
 
 
 async def test_an_endpoint_that_does_not_answer_loses_the_session():

@@ -94,7 +94,7 @@ class OpenAIAgent:
         while True:
             sent = self._parameters(request)
             try:
-                return await self._client.chat.completions.create(
+                completion: ChatCompletion = await self._client.chat.completions.create(
                     model=self._model,
                     messages=cast("Iterable[ChatCompletionMessageParam]", _messages(request)),
                     **sent,
@@ -109,6 +109,8 @@ class OpenAIAgent:
                         f"{FIELDS[name]} to 1"
                     ) from error
                 self._unsupported.add(name)
+            else:
+                return completion
 
     def _parameters(self, request: ReplyRequest) -> dict[str, Any]:
         """The parameters of sampling, but for those that the endpoint refused."""

@@ -3,6 +3,7 @@ in forms and evaluates tasks in WebArena's form."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -20,6 +21,9 @@ from agentrl_envs.environments.web_sites import (
     SiteTask,
     placeholder,
 )
+
+_ENDS = re.compile(r"; max-age=0\b", re.IGNORECASE)
+"""In the header of a cookie that is deleted."""
 
 INLINE = ("a", "span", "strong")
 VOID = ("input", "link", "meta", "path", "rect", "circle")
@@ -123,6 +127,8 @@ class SiteBrowser:
             response = self._client.post(url, data=dict(form), headers=headers)
         self._client.cookies.clear()
         self.cookies.update(response.cookies)
+        for ended in filter(_ENDS.search, response.headers.get_list("set-cookie")):
+            self.cookies.pop(ended.partition("=")[0], None)
         if response.status_code == 303:
             return self.open(urljoin(url, response.headers["location"]))
         self.url, self.status = url, response.status_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from playwright.async_api import Error
@@ -27,6 +27,9 @@ from agentrl_envs.errors import SessionError, TaskError
 
 T = TypeVar("T")
 
+Goals = Mapping[str, tuple[str, ...]]
+"""Intents by the public address of the page that solves them."""
+
 WIDTH, HEIGHT = 1280, 720
 """WebArena's viewport, in CSS pixels."""
 
@@ -45,7 +48,7 @@ class WebEnvironment:
         form: TextForm,
         judge: Judge | None,
         options: WebOptions,
-        goals: Mapping[str, tuple[str, ...]],
+        goals_of: Callable[[TaskConfig], Goals],
     ) -> None:
         self._thread = thread
         self._addresses = addresses
@@ -53,7 +56,8 @@ class WebEnvironment:
         self._form = form
         self._judge = judge
         self._options = options
-        self._goals = goals
+        self._goals_of = goals_of
+        self._goals: Goals = {}
         self._strict = options.compat == "agentgym"
         self._browser = BrowserSession(thread, WIDTH, HEIGHT, most=options.sessions)
         self._config: TaskConfig | None = None
@@ -77,6 +81,7 @@ class WebEnvironment:
         reason = unsupported(config, judge=self._judge is not None)
         if reason := reason or unreachable(config, self._addresses):
             raise TaskError(f"task {task.id}: {reason}; or leave the task out")
+        self._goals = self._goals_of(config)
         self._config, self._turns, self._score, self._truncated = config, 0, None, False
         limit = self._options.timeout_s + START_TIMEOUT_S
         self._scene = self._run(self._begin(config), limit)

@@ -131,6 +131,11 @@ class Sites(Protocol):
         """Every word of the sites; None: they are open."""
         ...
 
+    def content(self, config: TaskConfig) -> int:
+        """Which content of the sites a task is on: the same address may be another page in another
+        one."""
+        ...
+
 
 class GivenSites:
     """The sites and the task file that the options name."""
@@ -170,27 +175,32 @@ class GivenSites:
     def words(self) -> None:
         return None
 
+    def content(self, config: TaskConfig) -> int:
+        del config
+        return 0
+
 
 class OwnSites:
     """The sites of this package."""
 
     def __init__(self, options: WebOptions) -> None:
         self._options = options
+        self._contents = range(options.seed, options.seed + options.contents)
 
     def tasks(self) -> list[Task]:
-        from agentrl_envs.environments.web_sites import generated_tasks
+        from agentrl_envs.environments.web_sites import tasks_of_contents
 
         options = self._options
         return [
             task_of(each.config, each.category)
-            for each in generated_tasks(options.seed)
+            for each in tasks_of_contents(self._contents)
             if each.clicks <= options.max_clicks
             and (not options.categories or each.category in options.categories)
             and (not options.templates or each.template in options.templates)
         ]
 
     def addresses(self) -> Addresses:
-        return Addresses(_served(self._options.seed))
+        return Addresses(_served(self._contents))
 
     def accounts(self) -> Mapping[str, Account]:
         from agentrl_envs.environments.web_sites import ACCOUNTS
@@ -203,7 +213,13 @@ class OwnSites:
     def words(self) -> tuple[str, ...]:
         from agentrl_envs.environments.web_sites import site_words
 
-        return tuple(site_words(self._options.seed))
+        return tuple(sorted({word for seed in self._contents for word in site_words(seed)}))
+
+    def content(self, config: TaskConfig) -> int:
+        from agentrl_envs.environments.web_sites import selected
+
+        chosen = selected(config.start_url)
+        return self._options.seed if chosen is None else chosen
 
 
 def sites_of(options: WebOptions) -> Sites:
@@ -211,17 +227,18 @@ def sites_of(options: WebOptions) -> Sites:
     return GivenSites(options) if options.sites else OwnSites(options)
 
 
-_running: dict[int, Mapping[str, str]] = {}
+_running: dict[range, Mapping[str, str]] = {}
 _stack = ExitStack()
 
 
-def _served(seed: int) -> Mapping[str, str]:
+def _served(contents: range) -> Mapping[str, str]:
     """Base URLs of this package's sites, served by this process until it ends."""
     from agentrl_envs.environments.web_sites import running_sites
 
-    if seed not in _running:
-        _running[seed] = _stack.enter_context(running_sites(seed))
-    return _running[seed]
+    if contents not in _running:
+        sites = running_sites(contents[0], contents=len(contents))
+        _running[contents] = _stack.enter_context(sites)
+    return _running[contents]
 
 
 def _configs(path: Path) -> list[dict[str, Any]]:

@@ -163,17 +163,16 @@ def task_of(
 
 
 def goal_split(config: Mapping[str, Any]) -> Split:
-    """The split that the hash of a task's sites, intent and evaluation decides: tasks that differ
-    in their start page only are in the same one."""
-    return split_of(content_id(NAME, [config[name] for name in ("sites", "intent", "eval")]))
+    """The split that the hash of a task's sites and intent decides: tasks that differ in their
+    start page, or are on other contents of the sites, are in the same one."""
+    return split_of(content_id(NAME, [config[name] for name in ("sites", "intent")]))
 
 
-def goals_by_address(tasks: Iterable[Task]) -> dict[str, tuple[str, ...]]:
+def goals_by_address(configs: Iterable[TaskConfig]) -> dict[str, tuple[str, ...]]:
     """Intents of the tasks that are solved on a page whatever else was done, by the page's address:
     those that `url_match` alone grades."""
     goals: dict[str, dict[str, None]] = {}
-    for task in tasks:
-        config = config_of(task)
+    for config in configs:
         if config.asks_for_a_page:
             address = config.evaluation.reference_url or ""
             goals.setdefault(address, {})[config.intent] = None

@@ -8,13 +8,13 @@ from functools import cached_property
 from agentrl_envs.browser.chromium import host_of
 from agentrl_envs.browser.thread import shared_browser, start_browser
 from agentrl_envs.env import Split, Task, split_of
-from agentrl_envs.environments.web.environment import WebEnvironment
+from agentrl_envs.environments.web.environment import Goals, WebEnvironment
 from agentrl_envs.environments.web.judge import judge_of
 from agentrl_envs.environments.web.login import Logins
 from agentrl_envs.environments.web.options import WebOptions
 from agentrl_envs.environments.web.scene import TextForm
 from agentrl_envs.environments.web.sites import Addresses, sites_of
-from agentrl_envs.environments.web.task_config import NAME, goals_by_address
+from agentrl_envs.environments.web.task_config import NAME, TaskConfig, config_of, goals_by_address
 from agentrl_envs.environments.web.text_agentgym import AgentGymForm
 from agentrl_envs.environments.web.text_terse import TerseForm
 from agentrl_envs.errors import TaskError
@@ -68,7 +68,7 @@ class WebTasks:
                 self._logins = Logins(thread, self._addresses, self._sites.accounts())
         judge = judge_of(self.options.judge)
         return WebEnvironment(
-            thread, self._addresses, self._logins, self._form, judge, self.options, self._goals
+            thread, self._addresses, self._logins, self._form, judge, self.options, self._goals_of
         )
 
     def relabel(self, observation: str, goal: str) -> str:
@@ -94,14 +94,23 @@ class WebTasks:
             return TerseForm(self._sites.words())
         return AgentGymForm(strict=self.options.compat == "agentgym")
 
+    def _goals_of(self, config: TaskConfig) -> Goals:
+        """The intents of the training tasks on the same content, for relabelling."""
+        return self._goals.get(self._sites.content(config), {})
+
     @cached_property
-    def _goals(self) -> dict[str, tuple[str, ...]]:
-        """Intents of training tasks by the public address of the page that solves them, for
-        relabelling; empty in AgentGym's form."""
+    def _goals(self) -> dict[int, Goals]:
+        """Intents of training tasks by content; empty in AgentGym's form."""
         if not isinstance(self._form, TerseForm):
             return {}
-        goals = goals_by_address(self._tasks["train"])
-        real = ((self._addresses.real(address), intents) for address, intents in goals.items())
+        by_content: dict[int, list[TaskConfig]] = {}
+        for config in map(config_of, self._tasks["train"]):
+            by_content.setdefault(self._sites.content(config), []).append(config)
+        return {content: self._public(configs) for content, configs in by_content.items()}
+
+    def _public(self, configs: list[TaskConfig]) -> Goals:
+        goals = goals_by_address(configs).items()
+        real = ((self._addresses.real(address), intents) for address, intents in goals)
         return {self._addresses.public(address): intents for address, intents in real}
 
     @cached_property

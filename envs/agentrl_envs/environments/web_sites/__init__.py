@@ -6,9 +6,14 @@ a forum, a code host, a map and a wiki. Seeded, served on loopback, without a ne
 """
 
 from agentrl_envs.environments.web_sites.accounts import ACCOUNTS, SITES, Account, placeholder
+from agentrl_envs.environments.web_sites.selection import selected
 from agentrl_envs.environments.web_sites.serving import running_sites
 from agentrl_envs.environments.web_sites.tasks.form import Answer, Click, Fill, Goto, SiteTask
-from agentrl_envs.environments.web_sites.tasks.generate import generated_tasks, task
+from agentrl_envs.environments.web_sites.tasks.generate import (
+    generated_tasks,
+    task,
+    tasks_of_contents,
+)
 from agentrl_envs.environments.web_sites.vocabulary import site_words
 
 __all__ = [
@@ -23,6 +28,8 @@ __all__ = [
     "generated_tasks",
     "placeholder",
     "running_sites",
+    "selected",
     "site_words",
     "task",
+    "tasks_of_contents",
 ]

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from agentrl_envs.environments.web_sites import login
+from agentrl_envs.environments.web_sites import login, selection
 from agentrl_envs.environments.web_sites.accounts import ACCOUNTS
 from agentrl_envs.environments.web_sites.pages import ALL_SITES
 from agentrl_envs.environments.web_sites.rendering import render
@@ -22,7 +22,7 @@ from agentrl_envs.environments.web_sites.sessions import (
     LostStateError,
     Sessions,
 )
-from agentrl_envs.environments.web_sites.state import State, seeded
+from agentrl_envs.environments.web_sites.state import State
 from agentrl_envs.environments.web_sites.visit import (
     LONGEST_TEXT,
     Page,
@@ -43,12 +43,13 @@ _STYLESHEET = (
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def create_app(seed: int = 0, *, capacity: int = CAPACITY) -> Starlette:
-    """All sites, with the content of a seed.
+def create_app(seed: int = 0, *, contents: int = 1, capacity: int = CAPACITY) -> Starlette:
+    """All sites, with the contents of `contents` seeds from `seed` on.
 
-    Each browser context sees a state of its own: see `sessions`. `GET /healthz` answers 200."""
-    sessions = Sessions(seeded(seed), capacity)
-    mounts = [_mount(site, sessions) for site in ALL_SITES]
+    Each browser context sees a state of its own: see `sessions` and `selection`. `GET /healthz`
+    answers 200."""
+    served = _Served(Sessions(capacity), range(seed, seed + contents))
+    mounts = [_mount(site, served) for site in ALL_SITES]
     return Starlette(
         routes=[
             routing.Route("/", _home),
@@ -58,6 +59,29 @@ def create_app(seed: int = 0, *, capacity: int = CAPACITY) -> Starlette:
         ],
         exception_handlers={ClientDisconnect: _left},
     )
+
+
+class _Served:
+    """What the pages of all sites show."""
+
+    def __init__(self, sessions: Sessions, contents: range) -> None:
+        self._sessions = sessions
+        self._contents = contents
+
+    def has(self, content: int) -> bool:
+        return content in self._contents
+
+    def read(self, request: Request) -> State:
+        """The state of the request's session. Raises `LostStateError` if it is gone."""
+        return self._sessions.read(request.cookies.get(COOKIE), self._content(request))
+
+    def write(self, request: Request) -> tuple[str, State]:
+        """The id and the state of the request's session, which is about to be changed. Raises
+        `LostStateError` if it is gone."""
+        return self._sessions.write(request.cookies.get(COOKIE), self._content(request))
+
+    def _content(self, request: Request) -> int:
+        return selection.content_of(request.cookies.get(selection.COOKIE), self._contents)
 
 
 async def _home(request: Request) -> Response:
@@ -75,35 +99,36 @@ async def _stylesheet(request: Request) -> Response:
     return Response(_STYLESHEET, media_type="text/css", headers={"cache-control": "max-age=3600"})
 
 
-def _mount(site: Site, sessions: Sessions) -> routing.Mount:
+def _mount(site: Site, served: _Served) -> routing.Mount:
     endpoints = []
     if site.name in ACCOUNTS:
         endpoints += [
-            routing.Route("/login", _login_page(site, sessions), methods=["GET"]),
-            routing.Route("/login", _login(site, sessions), methods=["POST"]),
+            routing.Route("/login", _login_page(site, served), methods=["GET"]),
+            routing.Route("/login", _login(site, served), methods=["POST"]),
             routing.Route("/logout", _logout(site), methods=["POST"]),
         ]
     endpoints += [
-        routing.Route(route.path, _endpoint(site, route, sessions), methods=[route.method])
+        routing.Route(route.path, _endpoint(site, route, served), methods=[route.method])
         for route in site.routes
     ]
-    endpoints.append(routing.Route("/{rest:path}", _no_page(site, sessions), methods=["GET"]))
+    select = routing.Route("/content/{content:int}/{rest:path}", _select(site, served))
+    endpoints += [select, routing.Route("/{rest:path}", _no_page(site, served), methods=["GET"])]
     return routing.Mount(f"/{site.name}", routes=endpoints)
 
 
-def _endpoint(site: Site, route: Route, sessions: Sessions) -> Endpoint:
+def _endpoint(site: Site, route: Route, served: _Served) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         user = _user(site, request)
         if route.login and not user:
             here = request.url.path.removeprefix(f"/{site.name}") if route.method == "GET" else "/"
             return _redirect(site, f"/login?next={quote(here)}")
         form = await _form(request) if route.method == "POST" else {}
-        key = request.cookies.get(COOKIE)
+        key = None
         try:
             if route.method == "POST":
-                key, state = sessions.write(key)
+                key, state = served.write(request)
             else:
-                state = sessions.read(key)
+                state = served.read(request)
         except LostStateError:
             return _lost()
         visit = Visit(
@@ -114,29 +139,29 @@ def _endpoint(site: Site, route: Route, sessions: Sessions) -> Endpoint:
             user=user,
         )
         response = _response(site, route.handler(visit), user, state)
-        if route.method == "POST" and key is not None:
+        if key is not None:
             response.set_cookie(COOKIE, key, httponly=True, samesite="lax")
         return response
 
     return endpoint
 
 
-def _login_page(site: Site, sessions: Sessions) -> Endpoint:
+def _login_page(site: Site, served: _Served) -> Endpoint:
     async def login_page(request: Request) -> Response:
         page = Page("login.html", {"next": request.query_params.get("next", "/"), "wrong": False})
-        return _shown(site, page, request, sessions)
+        return _shown(site, page, request, served)
 
     return login_page
 
 
-def _login(site: Site, sessions: Sessions) -> Endpoint:
+def _login(site: Site, served: _Served) -> Endpoint:
     async def sign_in(request: Request) -> Response:
         form = await _form(request)
         cookie = login.sign_in(site.name, form.get("username", ""), form.get("password", ""))
         target = form.get("next", "/")
         if cookie is None:
             page = Page("login.html", {"next": target, "wrong": True}, 401)
-            return _shown(site, page, request, sessions)
+            return _shown(site, page, request, served)
         response = _redirect(site, target if target.startswith("/") else "/")
         response.set_cookie(login.cookie_name(site.name), cookie, httponly=True, samesite="lax")
         return response
@@ -154,17 +179,30 @@ def _logout(site: Site) -> Endpoint:
     return sign_out
 
 
-def _no_page(site: Site, sessions: Sessions) -> Endpoint:
+def _select(site: Site, served: _Served) -> Endpoint:
+    async def select(request: Request) -> Response:
+        content = request.path_params["content"]
+        if not served.has(content):
+            return _shown(site, missing("page"), request, served)
+        response = _redirect(site, f"/{request.path_params['rest']}")
+        response.set_cookie(selection.COOKIE, str(content), httponly=True, samesite="lax")
+        response.delete_cookie(COOKIE)
+        return response
+
+    return select
+
+
+def _no_page(site: Site, served: _Served) -> Endpoint:
     async def no_page(request: Request) -> Response:
-        return _shown(site, missing("page"), request, sessions)
+        return _shown(site, missing("page"), request, served)
 
     return no_page
 
 
-def _shown(site: Site, page: Page, request: Request, sessions: Sessions) -> Response:
+def _shown(site: Site, page: Page, request: Request, served: _Served) -> Response:
     """A page that is no function of the session's state, except for its header."""
     try:
-        state = sessions.read(request.cookies.get(COOKIE))
+        state = served.read(request)
     except LostStateError:
         return _lost()
     return _response(site, page, _user(site, request), state)

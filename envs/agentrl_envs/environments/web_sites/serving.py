@@ -45,16 +45,19 @@ def listen(port: int) -> socket.socket:
 
 def serve_sites(bound: socket.socket, seed: int = 0) -> None:
     """Serve until SIGTERM or SIGINT."""
-    uvicorn.Server(_config(seed, CAPACITY)).run(sockets=[bound])
+    uvicorn.Server(_config(seed, 1, CAPACITY)).run(sockets=[bound])
 
 
 @contextmanager
-def running_sites(seed: int = 0, *, capacity: int = CAPACITY) -> Iterator[Mapping[str, str]]:
-    """Serve in a thread on a free port. Yields the base URL of each site.
+def running_sites(
+    seed: int = 0, *, contents: int = 1, capacity: int = CAPACITY
+) -> Iterator[Mapping[str, str]]:
+    """Serve the contents of `contents` seeds from `seed` on, in a thread on a free port. Yields the
+    base URL of each site.
 
     Raises `TimeoutError` if the server does not start within `START_S` seconds."""
     bound = listen(0)
-    server = uvicorn.Server(_config(seed, capacity))
+    server = uvicorn.Server(_config(seed, contents, capacity))
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [bound]}, name="sites", daemon=True
     )
@@ -72,9 +75,9 @@ def running_sites(seed: int = 0, *, capacity: int = CAPACITY) -> Iterator[Mappin
         bound.close()
 
 
-def _config(seed: int, capacity: int) -> uvicorn.Config:
+def _config(seed: int, contents: int, capacity: int) -> uvicorn.Config:
     return uvicorn.Config(
-        create_app(seed, capacity=capacity),
+        create_app(seed, contents=contents, capacity=capacity),
         log_level="warning",
         access_log=False,
         ws="none",

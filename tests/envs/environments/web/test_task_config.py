@@ -19,12 +19,12 @@ def test_the_number_of_a_task_is_not_its_content():
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_no_held_out_task_is_a_training_task_with_another_start_page(seed):
-    tasks = WebTasks(WebOptions(seed=seed))
+@pytest.mark.parametrize(("seed", "contents"), [(0, 1), (1, 1), (0, 3)])
+def test_no_held_out_task_is_a_training_task_with_another_start_page_or_content(seed, contents):
+    tasks = WebTasks(WebOptions(seed=seed, contents=contents))
     goals = {
         split: {
-            json.dumps([each[name] for name in ("sites", "intent", "eval")])
+            json.dumps([each[name] for name in ("sites", "intent")])
             for index in range(tasks.size(split) or 0)
             for each in [tasks.task(split, index).payload["config"]]
         }

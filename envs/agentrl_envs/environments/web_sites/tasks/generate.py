@@ -10,6 +10,7 @@ from functools import cache
 from itertools import chain, zip_longest
 from random import Random
 
+from agentrl_envs.environments.web_sites.selection import selecting
 from agentrl_envs.environments.web_sites.state import seeded
 from agentrl_envs.environments.web_sites.tasks import (
     code_host,
@@ -47,6 +48,21 @@ def generated_tasks(seed: int = 0, most: int = MOST_PER_TEMPLATE) -> tuple[SiteT
         replace(task, config={"task_id": index, **task.config})
         for index, task in enumerate(in_turn)
     )
+
+
+def tasks_of_contents(contents: range) -> list[SiteTask]:
+    """The tasks on the contents of several seeds, one of each content in turn. Those of all but the
+    first select their content by their start page."""
+    drawn = [
+        [_in_content(seed, each) if seed != contents[0] else each for each in generated_tasks(seed)]
+        for seed in contents
+    ]
+    return [task for task in chain.from_iterable(zip_longest(*drawn)) if task is not None]
+
+
+def _in_content(seed: int, task: SiteTask) -> SiteTask:
+    start = selecting(seed, task.config["start_url"])
+    return replace(task, config={**task.config, "start_url": start})
 
 
 def task(seed: int, index: int) -> SiteTask:

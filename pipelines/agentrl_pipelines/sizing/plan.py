@@ -19,7 +19,7 @@ from agentrl_pipelines.sizing.disk import checkpoint_bytes, disk_warnings, pod_d
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
 from agentrl_pipelines.sizing.model_size import ModelSize, model_size
-from agentrl_pipelines.sizing.problems import context_warnings, problems
+from agentrl_pipelines.sizing.problems import context_warnings, device_warnings, problems
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memory
 from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
 from agentrl_pipelines.sizing.workload import PhaseLoad, phase_loads
@@ -62,7 +62,8 @@ class Plan:
     problems: tuple[Mistake, ...]
     """Why the run cannot work on these devices. Empty: it fits."""
     warnings: tuple[Mistake, ...]
-    """What makes the run slower on Kubernetes, its pods end, or replies worse."""
+    """What makes the run slower on Kubernetes, its pods end, or replies worse, and what the run
+    does otherwise than this plan."""
 
     @property
     def hours(self) -> float | None:
@@ -132,6 +133,7 @@ def make_plan(
         pod_disk=disk,
         problems=tuple(problems(spec, shape, device, placed, trainer, engine)),
         warnings=(
+            *device_warnings(spec, device),
             *server_warnings(spec, max(phase.at_once for phase in phases)),
             *pod_warnings(spec),
             *embedded_warnings(spec),

@@ -1,4 +1,4 @@
-"""Why a run does not fit on its devices, with the field to change."""
+"""Why a run does not fit on its devices, or does not use them, with the field to change."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agentrl_components.model.architecture import Architecture
-from agentrl_components.spec import RunSpec
+from agentrl_components.spec import RunSpec, Samplers, Trainers
 from agentrl_components.spec.rules.rule import Mistake
-from agentrl_pipelines.sizing.devices import Device, in_gib
+from agentrl_pipelines.sizing.devices import CPU, Device, in_gib
 from agentrl_pipelines.sizing.layout import Layout
 from agentrl_pipelines.sizing.model_size import model_size
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory
@@ -60,6 +60,34 @@ def context_warnings(spec: RunSpec, shape: Architecture) -> Iterator[Mistake]:
             f"{shape.positions:,} positions; replies beyond them may be poor",
             fix=f"set it to {shape.positions} or less",
         )
+
+
+def device_warnings(spec: RunSpec, device: Device) -> Iterator[Mistake]:
+    """Trainers and samplers that compute on CPUs, by the manifest, in a plan for GPUs."""
+    compute = spec.compute
+    if device.name == CPU:
+        return
+    plan = f"but this plan is one for GPUs of the kind {device.name}"
+    otherwise = f"or plan with --device {CPU}"
+    if compute.ray is None:
+        if compute.device == "cpu":
+            yield Mistake(
+                field="spec.compute.device",
+                reason=f"is cpu, {plan}",
+                fix=f"set it to auto, {otherwise}",
+            )
+        return
+    trainers, samplers = compute.trainers or Trainers(), compute.samplers or Samplers()
+    for name, gpus, needed in (
+        ("trainers", trainers.gpus, 1),
+        ("samplers", samplers.gpus, samplers.tensor_parallel),
+    ):
+        if not gpus:
+            yield Mistake(
+                field=f"spec.compute.{name}.gpus",
+                reason=f"is 0, so that {name} compute on CPUs, {plan}",
+                fix=f"set it to {needed}, {otherwise}",
+            )
 
 
 def _share_mistake(device: Device, placed: Layout, trainer: TrainerMemory, engine: int) -> Mistake:

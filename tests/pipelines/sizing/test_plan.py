@@ -288,3 +288,35 @@ def test_turn_limits_of_environments_take_the_place_of_the_schedule():
     first, second = phase_loads(_spec(environments=[longer, other]))
     assert (first.turns, second.turns) == (20, 20)
     assert (first.length, second.length) == (1000, 1000)
+
+
+def _device_warnings(compute: dict[str, object], device: Device, **rollout: object) -> list[str]:
+    rollout = {"tasks": 3, "groupSize": 4} | rollout
+    plan = make_plan(_spec(compute=compute, rollout=rollout), TOY, device)
+    return [str(one) for one in plan.warnings if one.field.endswith(("gpus", "device"))]
+
+
+def test_trainers_and_samplers_without_gpus_are_a_warning_in_a_plan_for_gpus():
+    """Regression: a manifest without `gpus` was shown on GPUs, and the run computed on CPUs."""
+    h100 = DEVICES["h100"]
+    compute = {"ray": "embedded", "trainers": {"count": 4}, "samplers": {"tensorParallel": 2}}
+    assert _device_warnings(compute, h100, engine="vllm") == [
+        "spec.compute.trainers.gpus: is 0, so that trainers compute on CPUs, but this plan is one "
+        "for GPUs of the kind h100; set it to 1, or plan with --device cpu",
+        "spec.compute.samplers.gpus: is 0, so that samplers compute on CPUs, but this plan is one "
+        "for GPUs of the kind h100; set it to 2, or plan with --device cpu",
+    ]
+    on_gpus = {"ray": "embedded", "trainers": {"gpus": 1}, "samplers": {"gpus": 1}}
+    assert _device_warnings(on_gpus, h100) == []
+    assert _device_warnings({"ray": "embedded"}, CPU_32) == []
+    (default,) = _device_warnings({"ray": "embedded", "trainers": {"gpus": 1}}, h100)
+    assert default.startswith("spec.compute.samplers.gpus: is 0,")
+
+
+def test_a_run_on_the_cpu_is_a_warning_in_a_plan_for_gpus():
+    assert _device_warnings({"device": "cpu"}, DEVICES["h100"]) == [
+        "spec.compute.device: is cpu, but this plan is one for GPUs of the kind h100; set it to "
+        "auto, or plan with --device cpu"
+    ]
+    assert _device_warnings({"device": "cpu"}, CPU_32) == []
+    assert _device_warnings({}, DEVICES["h100"]) == []

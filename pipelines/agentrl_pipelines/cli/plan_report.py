@@ -113,6 +113,8 @@ def _devices(plan: Plan) -> str:
     count = f"{placed.devices} x {name}: "
     if placed.turns:
         return count + "a trainer and an engine use each in turns"
+    if placed.sleeps:
+        return count + "trainer and engine use it in turns"
     if placed.shared_device:
         return count + "trainer and engine share it"
     engines = placed.engines * placed.tensor_parallel
@@ -144,7 +146,7 @@ def as_json(run: AgentRLRun, plan: Plan) -> dict[str, Any]:
             "trainers": plan.layout.ranks,
             "engines": plan.layout.engines,
             "tensorParallel": plan.layout.tensor_parallel,
-            "inTurns": plan.layout.turns,
+            "inTurns": plan.layout.sleeps,
         },
         "trainerBytes": {name: getattr(trainer, name) for name, _ in _TRAINER}
         | {"total": trainer.total},

@@ -36,13 +36,14 @@ class Layout:
     """Trainer and engine are on the same device."""
     one_machine: bool = False
     """There are no GPUs: all trainers and engines are processes that share a machine's memory."""
+    sleeps: bool = False
+    """vLLM gives the memory of the shared device back while the trainer computes."""
     lanes: int = 1
     """Packs that a trainer computes at the same time, in processes of its own."""
 
     @property
     def turns(self) -> bool:
-        """Whether a trainer on Ray and an engine use a device in turns: vLLM sleeps while the
-        trainer computes (`compute.shareGpus`)."""
+        """Whether a trainer and an engine on Ray use a device in turns (`compute.shareGpus`)."""
         return self.sharded and self.shared_device
 
     @property
@@ -58,7 +59,7 @@ class Layout:
         """Bytes for each trainer, if devices have `memory` bytes and engines take `engine`."""
         if self.one_machine:
             return (memory - MACHINE - self.engines * engine) // self.ranks
-        if self.turns:
+        if self.sleeps:
             return memory - ASLEEP
         return memory - engine if self.shared_device else memory
 
@@ -82,14 +83,16 @@ def layout(spec: RunSpec, device: Device) -> Layout:
     on_cpu = device.name == CPU
     if compute.ray is None:
         workers = compute.processes if on_cpu else 1
+        colocated = compute.placement == "colocated"
         return Layout(
             ranks=1,
             sharded=False,
             engines=workers,
             tensor_parallel=1,
             memory_share=SHARE_OF_ENGINE,
-            shared_device=compute.placement == "colocated",
+            shared_device=colocated,
             one_machine=on_cpu,
+            sleeps=colocated and spec.rollout.engine == "vllm" and not on_cpu,
             lanes=min(workers, LANES),
         )
     trainers, samplers = compute.trainers or Trainers(), compute.samplers or Samplers()
@@ -101,4 +104,5 @@ def layout(spec: RunSpec, device: Device) -> Layout:
         memory_share=samplers.memory_share,
         shared_device=compute.share_gpus and not on_cpu,
         one_machine=on_cpu,
+        sleeps=compute.share_gpus and not on_cpu,
     )

@@ -43,8 +43,12 @@ def problems(
     fits = trainer.total <= placed.room(device.memory, engine_bytes)
     if not fits:
         yield _trainer_mistake(spec, shape, device, placed, trainer, engine_bytes)
-    elif placed.turns and engine.total + trainer.resident > device.memory:
-        yield _share_mistake(device, placed, trainer, engine.with_cache(0))
+    elif placed.sleeps and engine.total + trainer.resident > device.memory:
+        if placed.turns:
+            yield _share_mistake(device, placed, trainer, engine.with_cache(0))
+        else:
+            taken = f"{_kept(device, trainer)}, and vLLM takes {in_gib(engine.total)}"
+            yield _sharded_mistake(spec, spec, shape, device, placed, taken, engine_bytes)
     if not engine.grows:
         yield from _fixed_cache_mistakes(spec, device, placed, engine)
     elif fits:
@@ -94,7 +98,7 @@ def _share_mistake(device: Device, placed: Layout, trainer: TrainerMemory, engin
     """vLLM takes the memory of what a trainer on the same GPU keeps while vLLM samples. `engine`:
     bytes of an engine without a cache."""
     share = math.floor(100 * (device.memory - trainer.resident) / device.memory) / 100
-    kept = f"a trainer takes {in_gib(trainer.resident)} of a {device.name} while vLLM samples"
+    kept = _kept(device, trainer)
     if share * device.memory <= engine:
         return Mistake(
             field="spec.compute.trainers.count",
@@ -106,6 +110,11 @@ def _share_mistake(device: Device, placed: Layout, trainer: TrainerMemory, engin
         reason=f"is {placed.memory_share:g}, but {kept}",
         fix=f"set it to {share:g} or less",
     )
+
+
+def _kept(device: Device, trainer: TrainerMemory) -> str:
+    """What a trainer keeps beside vLLM, in words."""
+    return f"a trainer takes {in_gib(trainer.resident)} of a {device.name} while vLLM samples"
 
 
 def _fixed_cache_mistakes(
@@ -193,22 +202,29 @@ def _trainer_mistake(
 
 def _sharded_mistake(
     spec: RunSpec,
-    recomputed: RunSpec,
+    changed: RunSpec,
     shape: Architecture,
     device: Device,
     placed: Layout,
     needed: str,
     engine: int,
 ) -> Mistake:
-    """More trainers, of which each holds a smaller part of the model; or a smaller update."""
+    """More trainers, of which each holds a smaller part of the model, with the spec `changed`; or a
+    smaller update."""
     size = model_size(shape, spec.model.lora)
     for ranks in (2, 4, 8, 16, 32, 64, 128, 256):
-        sharded = replace(placed, ranks=ranks, sharded=True, shared_device=placed.turns, lanes=1)
+        sharded = replace(
+            placed,
+            ranks=ranks,
+            sharded=True,
+            shared_device=placed.turns,
+            sleeps=placed.turns,
+            lanes=1,
+        )
         enough = sharded.room(device.memory, engine)
-        if ranks > placed.ranks and (
-            trainer_memory(recomputed, shape, size, sharded).total <= enough
-        ):
-            also = "" if spec.update.gradient_checkpointing else RECOMPUTE
+        if ranks > placed.ranks and (trainer_memory(changed, shape, size, sharded).total <= enough):
+            recomputes = changed.update.gradient_checkpointing
+            also = RECOMPUTE if recomputes and not spec.update.gradient_checkpointing else ""
             on_ray = "" if spec.compute.ray else " and compute.ray to embedded"
             on_ray += " and samplers.count to as many" if placed.turns else ""
             return Mistake(
@@ -227,7 +243,7 @@ def _owner(placed: Layout, device: Device) -> str:
     """What has the memory for a trainer, in words."""
     if placed.one_machine:
         return "its share of this machine's memory beside the engines"
-    if placed.turns:
+    if placed.sleeps:
         return f"a {device.name} on which vLLM sleeps"
     if placed.shared_device:
         return f"the share of a {device.name} that the engine leaves"

@@ -65,8 +65,9 @@ class TrainerMemory:
     again: Recomputation
     """What the backward pass computes again."""
     resident: int
-    """What there is while engines on the same GPUs are awake: master weights, moments and the
-    reserve, and what hands weights over to an engine that replaces a lost one."""
+    """What there is while engines on the same GPUs are awake: weights, moments, reference policy,
+    and the reserve; on Ray also what hands weights over to an engine that replaces a lost one, and
+    without Ray the vectors of gradients."""
 
     @property
     def total(self) -> int:
@@ -91,14 +92,15 @@ def trainer_memory(
     copies = 4 + (width if width != 4 else 0)
     reference = frozen_reference * (4 if layout.sharded else copies) if penalised else 0
     reference = -(-reference // layout.ranks) if layout.sharded else reference
-    critic = _ModelState(weights=0, gathered=0, gradients=0, moments=0)
+    critic = _ModelState(weights=0, gathered=0, gradients=0, vectors=0, moments=0)
     if spec.algorithm.traits.needs_critic:
         # The critic is a whole model of its own, without adapters.
         critic = _model_state(spec, replace(size, trainable=size.total), layout)
     reserve = PROCESS if layout.one_machine else RESERVE
     gathers = layout.turns and spec.model.lora is None  # adapters are small
     hand_over = int(HAND_OVER * size.largest * width) if gathers else 0
-    stays = kept + state.moments + reference + critic.weights + critic.moments + reserve
+    stays = kept + state.moments + state.vectors + reference + reserve
+    stays += critic.weights + critic.moments + critic.vectors
     least = TrainerMemory(
         weights=kept + state.gathered,
         gradients=state.gradients,
@@ -134,6 +136,8 @@ class _ModelState:
     gathered: int
     """Those that an update gathers."""
     gradients: int
+    vectors: int
+    """Those of the gradients that stay between two updates."""
     moments: int
 
     @property
@@ -158,6 +162,7 @@ def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> _ModelState:
             weights=-(-(trainable * 4 + frozen * width) // shards),
             gathered=gathered,
             gradients=-(-trainable * 4 // shards) + own,
+            vectors=0,
             moments=-(-trainable * 8 // shards),
         )
     copy = width if width != 4 else 0
@@ -166,5 +171,6 @@ def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> _ModelState:
         gathered=0,
         # The optimizer step sums the lanes into one more vector.
         gradients=trainable * 4 * (LANES + 1),
+        vectors=trainable * 4 * LANES,
         moments=trainable * 8,
     )

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from qwen import QWEN_7B, TOY
+from qwen import QWEN3_06B, QWEN_3B, QWEN_7B, TOY
 
 from agentrl_components.spec import Model, RunSpec
 from agentrl_pipelines.sizing.devices import DEVICES, Device
@@ -131,7 +131,7 @@ def test_a_7b_model_on_one_gpu_is_refused_with_the_field_to_change():
 
 def test_activations_that_do_not_fit_ask_for_checkpointing():
     spec = _spec(model={"context": 65_536}, rollout=VLLM)
-    small = Device(name="small", memory=8 << 30, flops=1e12, bandwidth=1e12)
+    small = Device(name="small", memory=7 << 30, flops=1e12, bandwidth=1e12)
     (problem,) = make_plan(spec, TOY, small).problems
     assert problem.field == "spec.update.gradientCheckpointing"
     assert problem.fix == "set it to true"
@@ -320,3 +320,44 @@ def test_a_run_on_the_cpu_is_a_warning_in_a_plan_for_gpus():
     ]
     assert _device_warnings({"device": "cpu"}, CPU_32) == []
     assert _device_warnings({}, DEVICES["h100"]) == []
+
+
+ASLEEP = {
+    "model": {"dtype": "bfloat16", "context": 8192},
+    "rollout": {"engine": "vllm"},
+    "update": {"microBatchTokens": 32_768},
+}
+"""vLLM sleeps while the trainer in the same process computes."""
+
+
+def test_a_trainer_beside_a_sleeping_vllm_has_the_whole_gpu_but_three_gib():
+    """Regression: the half that vLLM takes while it samples was missing in the update, so that runs
+    that work were refused."""
+    h100 = DEVICES["h100"]
+    plan = make_plan(_spec(**ASLEEP), QWEN3_06B, h100)
+    assert h100.memory // 2 < plan.trainer.total <= h100.memory - (3 << 30)
+    assert plan.problems == ()
+    # Beside a torch engine, whose cache stays, and on a GPU of its own:
+    torch = make_plan(_spec(**ASLEEP | {"rollout": {}}), QWEN3_06B, h100)
+    assert [one.field for one in torch.problems] == ["spec.rollout.concurrency"]
+    apart = _spec(**ASLEEP, compute={"placement": "disaggregated"})
+    tight = replace(h100, memory=plan.trainer.total)
+    assert make_plan(apart, QWEN3_06B, tight).problems == ()
+    (problem,) = make_plan(_spec(**ASLEEP), QWEN3_06B, tight).problems
+    assert "and a h100 on which vLLM sleeps has" in problem.reason
+
+
+def test_what_a_trainer_keeps_while_vllm_samples_has_to_fit_beside_vllms_half():
+    # 22 bytes of each of 3,085,938,688 parameters: master weights and copy, two vectors of
+    # gradients and two moments; and a reserve of 2 GiB.
+    spec = _spec(**ASLEEP | {"update": {"microBatchTokens": 8192}})
+    big = Device(name="big", memory=120 << 30, flops=1e12, bandwidth=1e12)
+    plan = make_plan(spec, QWEN_3B, big)
+    assert plan.trainer.resident == 22 * 3_085_938_688 + (2 << 30)
+    (problem,) = plan.problems
+    assert str(problem) == (
+        "spec.compute.trainers.count: a trainer takes 65.2 GiB of a big while vLLM samples, and "
+        "vLLM takes 60.0 GiB; set it to 2 and compute.ray to embedded, or train adapters "
+        "(model.lora)"
+    )
+    assert make_plan(spec, QWEN_3B, replace(big, memory=131 << 30)).problems == ()

@@ -37,7 +37,10 @@ def show(run: AgentRLRun, plan: Plan, console: Console) -> None:
         )
     console.print(_time(plan))
     _print_disk(plan, console)
-    _print(console, f"Environments: {plan.sessions:,} sessions open at the same time.")
+    _print(
+        console,
+        f"Environments: {plan.sessions:,} sessions open at the same time {plan.busiest.when}.",
+    )
     tokens = sum(phase.load.tokens for phase in plan.phases)
     _print(console, f"Tokens: at most {_count(tokens)} in all episodes of training.")
     _print_pods(run, plan, console)
@@ -229,7 +232,9 @@ def _time(plan: Plan) -> Table:
     unit, per_hour = ("hours", 1) if plan.hours is None or plan.hours >= 1 else ("minutes", 60)
     total = "not estimated"
     if plan.hours is not None:
-        total = f"at most {plan.hours * per_hour:,.1f} {unit}"
+        total = (
+            f"at most {plan.hours * per_hour:,.1f} {unit}, evaluations and warm start not counted"
+        )
     table = Table(
         title=f"Time: {total}", title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True
     )

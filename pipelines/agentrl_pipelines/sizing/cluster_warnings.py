@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from agentrl_components.rollout.tasks import shares
 from agentrl_components.spec import Environment, RunSpec
+from agentrl_components.spec.batches import IN_WARM_START, batches
 from agentrl_components.spec.quantities import quantity_value
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_envs.protocol import DEFAULT_CAPACITY
@@ -20,23 +20,30 @@ MACHINE_GPUS = 8
 
 def server_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
     """Environments whose servers have room for fewer sessions than are open at the same time, or
-    too little memory for the sessions that they have room for, if `at_once` episodes of training
-    are in flight.
+    too little memory for the sessions that they have room for, if at most `at_once` episodes are
+    in flight.
 
     Servers are those of a `builtin` with `replicas` above 0. How many sessions a server behind a
     `url` or in an `image` without a `builtin` has room for is not in the manifest."""
-    tasks = shares([environment.weight for environment in spec.environments], spec.rollout.tasks)
+    weights = sum(environment.weight for environment in spec.environments)
     for index, environment in enumerate(spec.environments):
         if environment.builtin is None or environment.replicas == 0:
             continue
-        wanted = min(at_once, tasks[index] * spec.rollout.group_size)
         where = f"spec.environments[{index}]"
-        yield from _too_few_servers(environment, where, wanted)
-        yield from _too_little_memory(environment, where, wanted)
+        sessions = {
+            one.when: min(at_once, one.share(environment.weight, weights)) for one in batches(spec)
+        }
+        yield from _too_little_memory(environment, where, max(sessions.values()))
+        # A run has one warm start, so that it costs little if episodes wait in it.
+        sessions.pop(IN_WARM_START, None)
+        when = max(sessions, key=lambda name: sessions[name])
+        yield from _too_few_servers(environment, where, sessions[when], when)
 
 
-def _too_few_servers(environment: Environment, where: str, wanted: int) -> Iterator[Mistake]:
-    """Servers without room for the `wanted` sessions."""
+def _too_few_servers(
+    environment: Environment, where: str, wanted: int, when: str
+) -> Iterator[Mistake]:
+    """Servers without room for the `wanted` sessions. `when` they are open is in the message."""
     servers, each = _servers(environment)
     if wanted <= servers * each:
         return
@@ -44,8 +51,8 @@ def _too_few_servers(environment: Environment, where: str, wanted: int) -> Itera
     yield Mistake(
         field=f"{where}.{name}",
         reason=f"is {servers}; on Kubernetes servers of {each:,} sessions then have room for "
-        f"{servers * each:,} of the {wanted:,} that are open at the same time, and the others "
-        "wait",
+        f"{servers * each:,} of the {wanted:,} that are open at the same time {when}, and the "
+        "others wait",
         fix=f"set it to {math.ceil(wanted / each):,}, or lower rollout.concurrency",
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.spec import RunSpec
+from agentrl_components.spec.batches import Batch, batches
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_pipelines.sizing.cluster_warnings import (
     embedded_warnings,
@@ -22,7 +23,7 @@ from agentrl_pipelines.sizing.model_size import ModelSize, model_size
 from agentrl_pipelines.sizing.problems import context_warnings, device_warnings, problems
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memory
 from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
-from agentrl_pipelines.sizing.workload import PhaseLoad, phase_loads
+from agentrl_pipelines.sizing.workload import PhaseLoad, other_loads, phase_loads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class PhasePlan:
     duration: Duration | None
     """None: not estimated."""
     at_once: int
-    """Episodes in flight at the same time, over all engines."""
+    """Episodes that engines sample at the same time, over all engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,10 @@ class Plan:
     trainer: TrainerMemory
     engine: SamplerMemory
     phases: tuple[PhasePlan, ...]
+    busiest: Batch
+    """The episodes for which the most environment sessions are open at the same time."""
+    sessions: int
+    """The number of these sessions."""
     checkpoint: int
     """Bytes of a checkpoint."""
     kept: int
@@ -67,7 +72,7 @@ class Plan:
 
     @property
     def hours(self) -> float | None:
-        """Duration of all iterations, in hours. None: not estimated."""
+        """Duration of all iterations without evaluations, in hours. None: not estimated."""
         durations = [phase.duration for phase in self.phases]
         if None in durations:
             return None
@@ -84,11 +89,6 @@ class Plan:
         """Bytes of all checkpoints in the store at the same time, at most."""
         return self.checkpoint * (self.kept + 1)
 
-    @property
-    def sessions(self) -> int:
-        """Environment sessions that are open at the same time."""
-        return max(phase.at_once for phase in self.phases)
-
 
 def make_plan(
     spec: RunSpec,
@@ -102,7 +102,8 @@ def make_plan(
     loads = phase_loads(spec, tokens_per_turn)
     size = model_size(shape, spec.model.lora)
     trainer = trainer_memory(spec, shape, size, placed, device.memory)
-    engine = sampler_memory(spec, shape, size, placed, device, loads)
+    played = [*loads, *other_loads(spec, tokens_per_turn)]
+    engine = sampler_memory(spec, shape, size, placed, device, played)
     estimate = Estimate(
         spec=spec,
         shape=shape,
@@ -118,6 +119,9 @@ def make_plan(
         for load in loads
     ]
     disk = pod_disk(spec, size)
+    # Episodes for which vLLM has no room wait in it with their sessions open.
+    most = placed.engines * spec.rollout.concurrency
+    busiest = max(batches(spec), key=lambda one: min(one.episodes, most))
     return Plan(
         size=size,
         layout=placed,
@@ -126,6 +130,8 @@ def make_plan(
         trainer=trainer,
         engine=engine,
         phases=tuple(phases),
+        busiest=busiest,
+        sessions=min(busiest.episodes, most),
         checkpoint=checkpoint_bytes(spec, size),
         # The best one and the last one of each phase are kept besides the recent ones.
         kept=spec.update.keep_last + 1 + len(loads),
@@ -134,7 +140,7 @@ def make_plan(
         problems=tuple(problems(spec, shape, device, placed, trainer, engine)),
         warnings=(
             *device_warnings(spec, device),
-            *server_warnings(spec, max(phase.at_once for phase in phases)),
+            *server_warnings(spec, most),
             *pod_warnings(spec),
             *embedded_warnings(spec),
             *memory_warnings(spec, _stage_pod(spec, placed, trainer, engine)),

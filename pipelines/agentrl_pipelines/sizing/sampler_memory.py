@@ -1,7 +1,7 @@
 """Memory of an inference engine: weights, and keys and values of the tokens in its cache.
 
 vLLM's cache has a fixed size: episodes for which it has no room wait. The torch engine's cache
-grows with the episodes of training that are in flight.
+grows with the episodes that are in flight.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.layout import Layout
 from agentrl_pipelines.sizing.model_size import ModelSize
 from agentrl_pipelines.sizing.trainer_memory import PROCESS
-from agentrl_pipelines.sizing.workload import PhaseLoad
+from agentrl_pipelines.sizing.workload import Load
 
 WORKSPACE = 2 << 30
 """Bytes for activations, CUDA graphs and the CUDA context on a device."""
@@ -67,9 +67,10 @@ def sampler_memory(
     size: ModelSize,
     layout: Layout,
     device: Device,
-    loads: Sequence[PhaseLoad],
+    loads: Sequence[Load],
 ) -> SamplerMemory:
-    """Memory on each device of an engine. `loads` are the phases of the run."""
+    """Memory on each device of an engine. `loads` are the phases of the run, its evaluations and
+    its warm start."""
     torch = spec.rollout.engine == "torch"
     merges = _merges(spec, layout)
     width = 4 if merges else WIDTHS[spec.model.dtype]
@@ -120,8 +121,8 @@ def _own_weights(spec: RunSpec, size: ModelSize, layout: Layout) -> int:
     return size.trainable * (width if width != 4 else 0) + (size.total - size.trainable) * width
 
 
-def _tokens_in_flight(spec: RunSpec, layout: Layout, loads: Sequence[PhaseLoad]) -> int:
-    """The most tokens of the episodes that an engine plays at the same time in training."""
+def _tokens_in_flight(spec: RunSpec, layout: Layout, loads: Sequence[Load]) -> int:
+    """The most tokens of the episodes that an engine plays at the same time."""
     return max(
         min(math.ceil(load.episodes / layout.engines), spec.rollout.concurrency) * load.length
         for load in loads

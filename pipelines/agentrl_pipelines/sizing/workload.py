@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentrl_components.spec import Environment, RunSpec
+from agentrl_components.spec import RunSpec
+from agentrl_components.spec.batches import IN_TRAINING, batches, most_turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseLoad:
-    """One phase."""
+class Load:
+    """Episodes that the model plays at the same time, as far as there is room."""
+
+    episodes: int
+    length: int
+    """Tokens of an episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseLoad(Load):
+    """One phase. Its episodes are those of an iteration."""
 
     turns: int
     """Turn limit of an episode in the environment that allows the most turns."""
     iterations: int
-    episodes: int
-    """Episodes of an iteration."""
-    length: int
-    """Tokens of an episode."""
     sampled: int
     """Tokens of an episode that the model samples."""
 
@@ -33,16 +39,10 @@ def phase_loads(spec: RunSpec, tokens_per_turn: int | None = None) -> list[Phase
     `tokens_per_turn` counts a reply and the observation after it. Without it, an episode of the
     longest phase fills `model.context`, and episodes of shorter phases are shorter in proportion to
     their turns."""
-    limits = [
-        max(_turn_limit(one, index, phase.max_turns) for one in spec.environments)
-        for index, phase in enumerate(spec.horizon.phases)
-    ]
-    longest = max(limits)
     loads = []
-    for phase, turns in zip(spec.horizon.phases, limits, strict=True):
-        length = spec.model.context * turns // longest
-        if tokens_per_turn is not None:
-            length = min(spec.model.context, turns * tokens_per_turn)
+    for index, phase in enumerate(spec.horizon.phases):
+        turns = most_turns(spec, index)
+        length = _length(spec, turns, tokens_per_turn)
         loads.append(
             PhaseLoad(
                 turns=turns,
@@ -55,7 +55,19 @@ def phase_loads(spec: RunSpec, tokens_per_turn: int | None = None) -> list[Phase
     return loads
 
 
-def _turn_limit(environment: Environment, phase: int, scheduled: int) -> int:
-    """The turn limit of an environment in a phase: its own, or the scheduled one."""
-    own = environment.max_turns
-    return own[min(phase, len(own) - 1)] if own else scheduled
+def other_loads(spec: RunSpec, tokens_per_turn: int | None = None) -> list[Load]:
+    """Evaluations, and a warm start whose episodes the model plays. `tokens_per_turn` is as in
+    `phase_loads`."""
+    return [
+        Load(episodes=one.episodes, length=_length(spec, one.turns, tokens_per_turn))
+        for one in batches(spec)
+        if one.sampled and one.when != IN_TRAINING
+    ]
+
+
+def _length(spec: RunSpec, turns: int, tokens_per_turn: int | None) -> int:
+    """Tokens of an episode of so many turns."""
+    if tokens_per_turn is not None:
+        return min(spec.model.context, turns * tokens_per_turn)
+    longest = max(most_turns(spec, phase) for phase in range(len(spec.horizon.phases)))
+    return min(spec.model.context, spec.model.context * turns // longest)

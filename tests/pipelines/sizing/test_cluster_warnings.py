@@ -38,11 +38,32 @@ def test_a_server_has_room_for_256_sessions_unless_it_is_told_otherwise():
 def test_too_few_servers_for_the_open_sessions_name_the_number_that_is_needed():
     assert warnings({"builtin": "corridor", "replicas": 3}) == [
         "spec.environments[0].replicas: is 3; on Kubernetes servers of 256 sessions then have room "
-        "for 768 of the 800 that are open at the same time, and the others wait; set it to 4, or "
-        "lower rollout.concurrency"
+        "for 768 of the 800 that are open at the same time in training, and the others wait; set "
+        "it to 4, or lower rollout.concurrency"
     ]
     assert warnings({"builtin": "corridor", "replicas": 4}) == []
     assert warnings({"builtin": "corridor", "replicas": 3}, at_once=768) == []
+
+
+def test_too_few_servers_for_an_evaluation_are_a_warning_too():
+    """Regression: only the sessions of training were counted, here 16 tasks in groups of 8."""
+    worlds = [{"name": "e", "builtin": "corridor"}]
+    spec = run(environments=worlds, evaluation={"tasks": 130, "samples": 2})
+    (warning,) = server_warnings(spec, 100_000)
+    assert "256 of the 260 that are open at the same time in evaluations, and" in str(warning)
+
+
+def test_sessions_of_a_warm_start_may_wait_but_need_memory():
+    def of(builtin: str) -> list[str]:
+        warm = {"algorithm": "hindsight", "episodes": 300}
+        worlds = [{"name": "e", "builtin": builtin, "replicas": 4, "memory": "1Gi"}]
+        few = {"tasks": 5, "groupSize": 8}
+        spec = run(environments=worlds, rollout=few, evaluation={"tasks": 40}, warmStart=warm)
+        return [str(one) for one in server_warnings(spec, 100_000)]
+
+    assert of("corridor") == []
+    (warning,) = of("sciworld")
+    assert "a server has up to 64 sessions of 17 MiB each" in warning
 
 
 def test_environments_share_the_sessions_by_their_weights():

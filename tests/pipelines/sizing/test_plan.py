@@ -29,6 +29,7 @@ def _spec(**fields) -> RunSpec:
                 "phases": [{"maxTurns": 5, "iterations": 2}, {"maxTurns": 10, "iterations": 3}]
             },
             "rollout": {"tasks": 3, "groupSize": 4, "maxTokensPerTurn": 40},
+            "evaluation": {"tasks": 1},
             **fields,
         }
     )
@@ -110,7 +111,8 @@ def test_episodes_that_the_cache_cannot_hold_wait():
     small = Device(name="small", memory=memory, flops=1e12, bandwidth=1e12)
     plan = make_plan(spec, TOY, small)
     assert plan.phases[1].at_once == 5
-    assert plan.sessions == 10  # episodes of the first phase are half as long
+    assert plan.phases[0].at_once == 10  # episodes of the first phase are half as long
+    assert plan.sessions == 12  # those that wait in the engine have a session, too
 
 
 def test_a_checkpoint_is_the_model_and_twelve_bytes_a_trained_parameter():
@@ -271,6 +273,34 @@ def test_episodes_in_flight_that_a_machine_cannot_hold_name_the_concurrency_that
     assert problem.fix == "set it to 4 or less"
     fewer = _spec(compute=TWO_ACTORS, rollout=VLLM | {"engine": "torch", "concurrency": 4})
     assert make_plan(fewer, TOY, replace(CPU_32, memory=memory)).problems == ()
+
+
+def test_episodes_of_an_evaluation_are_counted_in_the_cache_and_the_sessions():
+    """Regression: only those of training were counted."""
+    # The last phase has 10 turns, and its episodes fill 1,000 tokens; training has 12 of them.
+    twenty = {"tasks": 10, "samples": 2}
+    plan = make_plan(_spec(evaluation=twenty, compute={"workers": 1}), TOY, CPU_32)
+    assert plan.engine.cache == 20 * 1000 * TOKEN
+    assert (plan.sessions, plan.busiest.when) == (20, "in evaluations")
+    short = _spec(evaluation=twenty | {"maxTurns": 7}, compute={"workers": 1})
+    assert make_plan(short, TOY, CPU_32).engine.cache == 20 * 700 * TOKEN
+    two = make_plan(_spec(evaluation=twenty, compute=TWO_ACTORS), TOY, CPU_32)
+    assert two.engine.cache == 10 * 1000 * TOKEN
+    few = VLLM | {"engine": "torch", "concurrency": 8}
+    bounded = make_plan(_spec(evaluation=twenty, compute=TWO_ACTORS, rollout=few), TOY, CPU_32)
+    assert bounded.engine.cache == 8 * 1000 * TOKEN
+    assert bounded.sessions == 16
+
+
+def test_episodes_of_a_warm_start_are_counted_in_the_cache_if_the_model_plays_them():
+    warm = {"algorithm": "filtered-imitation", "episodes": 30, "maxTurns": 5}
+    plan = make_plan(_spec(warmStart=warm, compute={"workers": 1}), TOY, CPU_32)
+    assert plan.engine.cache == 30 * 500 * TOKEN
+    assert (plan.sessions, plan.busiest.when) == (30, "in the warm start")
+    random = warm | {"algorithm": "hindsight"}
+    plan = make_plan(_spec(warmStart=random, compute={"workers": 1}), TOY, CPU_32)
+    assert plan.engine.cache == 12 * 1000 * TOKEN
+    assert plan.sessions == 30
 
 
 def test_turn_limits_of_environments_take_the_place_of_the_schedule():

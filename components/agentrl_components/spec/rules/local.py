@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agentrl_components.compilers import compiler_names
+from agentrl_components.spec.batches import batches
 from agentrl_components.spec.fields.compute import Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.environments.replicas import DEFAULT_TIMEOUT_S
@@ -152,15 +153,15 @@ def _too_few_sessions(spec: RunSpec, gpus: int) -> Iterator[Mistake]:
     for index, environment in enumerate(spec.environments):
         bounded = needs(environment.builtin or "")
         most = bounded.most_sessions(environment.options)
-        tasks = math.ceil(spec.rollout.tasks * environment.weight / weights)
-        episodes = math.ceil(tasks * spec.rollout.group_size / processes)
+        batch = max(batches(spec), key=lambda one: one.share(environment.weight, weights))
+        episodes = math.ceil(batch.share(environment.weight, weights) / processes)
         wanted = min(episodes, spec.rollout.concurrency)
         if most is not None and wanted > most:
             names = " and ".join(name for name, _ in bounded.bounds)
             yield Mistake(
                 field=f"spec.environments[{index}].options",
-                reason=f"a process then plays {wanted:,} episodes at the same time, but has "
-                f"{environment.builtin} sessions for {most:,}; other episodes are lost",
+                reason=f"a process then plays {wanted:,} episodes at the same time {batch.when}, "
+                f"but has {environment.builtin} sessions for {most:,}; other episodes are lost",
                 fix=f"set rollout.concurrency to {most:,}, or raise {names}",
             )
 

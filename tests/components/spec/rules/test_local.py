@@ -165,7 +165,7 @@ def test_compilers_of_the_machines_of_a_ray_cluster_are_not_looked_for(tmp_path)
 
 
 def test_more_episodes_in_a_process_than_it_has_sessions_for_are_reported(tmp_path):
-    def of(sessions: int, **rollout: int) -> list[str]:
+    def of(sessions: int, evaluated: int = 128, **rollout: int) -> list[str]:
         web = {"name": "web", "builtin": "web", "options": {"sessions": sessions}}
         samplers = {"ray": "embedded", "samplers": {"count": 2}}
         found = warnings(
@@ -174,15 +174,41 @@ def test_more_episodes_in_a_process_than_it_has_sessions_for_are_reported(tmp_pa
             environments=[web],
             compute=samplers,
             rollout={"tasks": 32, "groupSize": 4} | rollout,
+            evaluation={"tasks": evaluated // 2, "samples": 2},
         )
         return [line for line in found if ".options" in line]
 
     assert of(60) == [
-        "spec.environments[0].options: a process then plays 64 episodes at the same time, but has "
-        "web sessions for 60; other episodes are lost; set rollout.concurrency to 60, or raise "
-        "sessions"
+        "spec.environments[0].options: a process then plays 64 episodes at the same time in "
+        "training, but has web sessions for 60; other episodes are lost; set rollout.concurrency "
+        "to 60, or raise sessions"
     ]
+    (warning,) = of(64, evaluated=130)
+    assert "a process then plays 65 episodes at the same time in evaluations, but" in warning
     assert of(64) == of(60, concurrency=60) == []
+
+
+def test_episodes_of_a_warm_start_are_counted_where_it_plays(tmp_path):
+    def of(algorithm: str) -> list[str]:
+        lab = {"name": "lab", "builtin": "sciworld"}
+        few = {"tasks": 4, "groupSize": 4}
+        warm = {"algorithm": algorithm, "episodes": 300}
+        if algorithm == "sft":
+            warm["trajectories"] = "s3://bucket/some.jsonl"
+        found = warnings(
+            tmp_path,
+            environments=[lab],
+            rollout=few,
+            evaluation={"tasks": 20},
+            warmStart=warm,
+            compute={"workers": 2},
+        )
+        return [line for line in found if ".options" in line]
+
+    (warning,) = of("hindsight")
+    assert "a process then plays 150 episodes at the same time in the warm start, but" in warning
+    assert of("filtered-imitation") == [warning]
+    assert of("sft") == []
 
 
 def test_vllm_on_a_machine_without_gpus_needs_no_compiler(tmp_path):

@@ -76,6 +76,12 @@ class Architecture:
     bounded: bool = False
     """Whether longer sequences cannot be computed, since each position has its own weight, or
     rotary frequencies would depend on the longest sequence of a pass."""
+    latent: int | None = None
+    """Numbers of a token that each layer caches in place of keys and values of heads (multi-head
+    latent attention, arXiv 2405.04434). None: it caches keys and values."""
+    partly_cached: bool = False
+    """Whether some layers cache less than the whole context: attention with a window, or recurrent
+    states."""
     counted: Counted | None = None
     """None: the built-in decoder, whose parameters follow from the fields above."""
 
@@ -90,6 +96,13 @@ class Architecture:
     def extrapolates(self, context: int) -> bool:
         """Whether episodes of `context` tokens are longer than what the model was made for."""
         return self.positions is not None and context > self.positions
+
+    def cached(self, devices: int) -> int:
+        """Numbers of a token that each of the `devices` of an engine caches in all layers. Heads
+        are divided among the devices, a latent vector is on every one."""
+        if self.latent is not None:
+            return self.layers * self.latent
+        return 2 * self.layers * max(1, self.kv_heads // devices) * self.head_width
 
     def undivided(self, parts: int) -> str:
         """What tensor parallelism over so many devices cannot divide, in words; empty if nothing.

@@ -20,7 +20,12 @@ from agentrl_pipelines.sizing.disk import checkpoint_bytes, disk_warnings, pod_d
 from agentrl_pipelines.sizing.duration import Duration, Estimate, Throughput
 from agentrl_pipelines.sizing.layout import MACHINE, Layout, layout
 from agentrl_pipelines.sizing.model_size import ModelSize, model_size
-from agentrl_pipelines.sizing.problems import context_warnings, device_warnings, problems
+from agentrl_pipelines.sizing.problems import (
+    cache_warnings,
+    context_warnings,
+    device_warnings,
+    problems,
+)
 from agentrl_pipelines.sizing.sampler_memory import SamplerMemory, sampler_memory
 from agentrl_pipelines.sizing.trainer_memory import TrainerMemory, trainer_memory
 from agentrl_pipelines.sizing.workload import PhaseLoad, other_loads, phase_loads
@@ -146,6 +151,7 @@ def make_plan(
             *memory_warnings(spec, _stage_pod(spec, placed, trainer, engine)),
             *disk_warnings(spec, disk),
             *context_warnings(spec, shape),
+            *cache_warnings(spec, shape, device, placed, trainer, engine),
         ),
     )
 

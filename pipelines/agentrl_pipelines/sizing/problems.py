@@ -40,8 +40,7 @@ def problems(
             fix=f"set it to {shape.positions} or less",
         )
     engine_bytes = engine.least(spec.model.context)
-    fits = trainer.total <= placed.room(device.memory, engine_bytes)
-    if not fits:
+    if trainer.total > placed.room(device.memory, engine_bytes):
         yield _trainer_mistake(spec, shape, device, placed, trainer, engine_bytes)
     elif placed.sleeps and engine.total + trainer.resident > device.memory:
         if placed.turns:
@@ -49,10 +48,30 @@ def problems(
         else:
             taken = f"{_kept(device, trainer)}, and vLLM takes {in_gib(engine.total)}"
             yield _sharded_mistake(spec, spec, shape, device, placed, taken, engine_bytes)
-    if not engine.grows:
-        yield from _fixed_cache_mistakes(spec, device, placed, engine)
-    elif fits:
-        yield from _growing_cache_mistakes(spec, device, placed, trainer, engine)
+    if not engine.grows and engine.cache <= 0:
+        yield Mistake(
+            field="spec.compute.samplers.tensorParallel",
+            reason=f"an engine needs {in_gib(engine.weights + engine.workspace)} per device, and "
+            f"its share of a {device.name} is {in_gib(int(device.memory * placed.memory_share))}",
+            fix=f"{_more_devices(placed)}, or use a smaller model",
+        )
+    elif not shape.partly_cached:
+        yield from _cache_mistakes(spec, device, placed, trainer, engine)
+
+
+def cache_warnings(
+    spec: RunSpec,
+    shape: Architecture,
+    device: Device,
+    placed: Layout,
+    trainer: TrainerMemory,
+    engine: SamplerMemory,
+) -> Iterator[Mistake]:
+    """A cache that is too small for a model of which some layers cache less than is counted."""
+    if shape.partly_cached and (engine.grows or engine.cache > 0):
+        for one in _cache_mistakes(spec, device, placed, trainer, engine):
+            but = "but some layers of this model cache less than the whole context that is counted"
+            yield replace(one, reason=f"{one.reason}, {but}", fix=f"{one.fix}, if it does not fit")
 
 
 def context_warnings(spec: RunSpec, shape: Architecture) -> Iterator[Mistake]:
@@ -117,27 +136,26 @@ def _kept(device: Device, trainer: TrainerMemory) -> str:
     return f"a trainer takes {in_gib(trainer.resident)} of a {device.name} while vLLM samples"
 
 
-def _fixed_cache_mistakes(
-    spec: RunSpec, device: Device, placed: Layout, engine: SamplerMemory
-) -> Iterator[Mistake]:
-    """vLLM's share of the memory is too small for the weights, or for an episode beside them."""
+def _more_devices(placed: Layout) -> str:
+    """What gives an engine more memory, as a fix."""
     more = "divide each engine over more devices"
-    if placed.turns:
-        more = "set compute.shareGpus to false and " + more
-    if engine.cache <= 0:
-        yield Mistake(
-            field="spec.compute.samplers.tensorParallel",
-            reason=f"an engine needs {in_gib(engine.weights + engine.workspace)} per device, and "
-            f"its share of a {device.name} is {in_gib(int(device.memory * placed.memory_share))}",
-            fix=f"{more}, or use a smaller model",
-        )
+    return f"set compute.shareGpus to false and {more}" if placed.turns else more
+
+
+def _cache_mistakes(
+    spec: RunSpec, device: Device, placed: Layout, trainer: TrainerMemory, engine: SamplerMemory
+) -> Iterator[Mistake]:
+    """vLLM's cache has no room for an episode; the torch engine has none for those in flight."""
+    if engine.grows:
+        if trainer.total <= placed.room(device.memory, engine.least(spec.model.context)):
+            yield from _growing_cache_mistakes(spec, device, placed, trainer, engine)
     elif engine.episodes(spec.model.context) < 1:
         yield Mistake(
             field="spec.model.context",
             reason=f"the keys and values of {spec.model.context:,} tokens need "
             f"{in_gib(engine.token * spec.model.context)}, and the engine has "
             f"{in_gib(engine.cache)}",
-            fix=f"set it to {engine.cache // engine.token:,} or less, or {more}",
+            fix=f"set it to {engine.cache // engine.token:,} or less, or {_more_devices(placed)}",
         )
 
 

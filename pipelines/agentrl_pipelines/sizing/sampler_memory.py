@@ -39,7 +39,7 @@ class SamplerMemory:
     """Bytes for keys and values. On a GPU what vLLM's share of the memory leaves for them: negative
     if the weights alone exceed the share."""
     token: int
-    """Bytes of the keys and values of a token on each device."""
+    """Bytes of the keys and values of a token on each device, in layers that cache all tokens."""
     grows: bool
     """The cache is as large as its episodes need (torch engine)."""
 
@@ -75,8 +75,7 @@ def sampler_memory(
     merges = _merges(spec, layout)
     width = 4 if merges else WIDTHS[spec.model.dtype]
     compiled = torch and layout.one_machine and shape.counted is None  # `slot_passes`
-    shared_heads = max(1, shape.kv_heads // layout.tensor_parallel)
-    token = 2 * shape.layers * shared_heads * shape.head_width * (4 if compiled else width)
+    token = shape.cached(layout.tensor_parallel) * (4 if compiled else width)
     parameters = size.total - size.trainable if merges else size.total
     read = -(-parameters * width // layout.tensor_parallel)
     shares = torch and layout.shared_device

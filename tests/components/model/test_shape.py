@@ -56,6 +56,42 @@ def test_the_heads_of_a_model_that_only_transformers_has_are_those_of_its_config
         read_shape(tmp_path, "native")
 
 
+LATENT = """{
+"model_type": "deepseek_v2", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+"moe_intermediate_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
+"num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": null, "qk_rope_head_dim": 8,
+"qk_nope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2
+}"""
+
+
+def test_latent_attention_caches_one_vector_a_layer_on_every_device(tmp_path):
+    """Regression: keys and values of all heads were counted, of the width of the rotated part."""
+    (tmp_path / "config.json").write_text(LATENT)
+    shape = read_shape(tmp_path, "auto")
+    # The latent vector of 16 and the rotated key of 8, in three layers.
+    assert shape.cached(1) == shape.cached(2) == 3 * (16 + 8)
+    assert not shape.partly_cached
+
+
+@pytest.mark.parametrize(
+    ("stated", "partly"),
+    [
+        ({"model_type": "gemma2", "head_dim": 8, "sliding_window": 8}, True),
+        ({"model_type": "gemma2", "head_dim": 8, "layer_types": ["full_attention"] * 2}, False),
+        ({"model_type": "mistral", "sliding_window": 8}, True),
+        ({"model_type": "mistral", "sliding_window": None}, False),
+    ],
+)
+def test_layers_with_a_window_cache_less_than_the_context(tmp_path, stated, partly):
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | heads | stated))
+    shape = read_shape(tmp_path, "transformers")
+    assert shape.partly_cached == partly
+    # Keys and values of two heads of 8 in two layers; a device has at least one head.
+    assert (shape.cached(1), shape.cached(2), shape.cached(4)) == (64, 32, 32)
+
+
 def test_both_implementations_read_the_same_sizes_of_a_known_model(tmp_path):
     (tmp_path / "config.json").write_text(QWEN)
     native, foreign = read_shape(tmp_path, "auto"), read_shape(tmp_path, "transformers")

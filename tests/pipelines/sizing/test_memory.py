@@ -202,6 +202,14 @@ def test_tensor_parallel_divides_weights_and_keys():
     assert engine.token == 57_344 // 2
 
 
+def test_tensor_parallel_does_not_divide_a_latent_vector():
+    spec, size = _spec(model={"dtype": "bfloat16"}, rollout=VLLM), model_size(QWEN_7B)
+    latent = replace(QWEN_7B, latent=512 + 64)
+    for layout in (ONE, FOUR):
+        engine = sampler_memory(spec, latent, size, layout, DEVICES["h100"], [])
+        assert engine.token == 28 * 576 * 2
+
+
 def test_vllm_on_a_cpu_has_a_cache_of_256_mib():
     spec, size = _spec(rollout=VLLM), model_size(TOY)
     engine = sampler_memory(spec, TOY, size, ON_CPU, CPU, [])

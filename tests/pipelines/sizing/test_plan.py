@@ -149,6 +149,29 @@ def test_an_engine_that_cannot_hold_one_episode_names_the_longest_context_that_i
     assert context.fix.startswith("set it to 1,000 or less")
 
 
+def test_a_cache_that_is_too_small_is_a_warning_if_some_layers_cache_less_than_is_counted():
+    update = {"gradientCheckpointing": True}
+    spec = _spec(model={"context": 2000}, update=update, rollout=VLLM)
+    engine = 4 * model_size(TOY).total + (2 << 30) + 1000 * TOKEN
+    tight = Device(name="tight", memory=2 * engine, flops=1e12, bandwidth=1e12)
+    windowed = make_plan(spec, replace(TOY, partly_cached=True), tight)
+    assert "spec.model.context" in [one.field for one in make_plan(spec, TOY, tight).problems]
+    assert "spec.model.context" not in [one.field for one in windowed.problems]
+    (warning,) = [one for one in windowed.warnings if one.field == "spec.model.context"]
+    assert warning.reason == (
+        "the keys and values of 2,000 tokens need 2.0 MiB, and the engine has 1.0 MiB, but some "
+        "layers of this model cache less than the whole context that is counted"
+    )
+    in_flight = _spec(compute=TWO_ACTORS)
+    plan = make_plan(in_flight, TOY, CPU_32)
+    less = replace(CPU_32, memory=(plan.machine or 0) - 1000 * TOKEN)
+    shape = replace(TOY, partly_cached=True)
+    fields = [one.field for one in make_plan(in_flight, shape, less).warnings]
+    assert "spec.rollout.concurrency" in fields
+    assert make_plan(in_flight, shape, less).problems == ()
+    assert make_plan(in_flight, TOY, less).problems != ()
+
+
 def test_a_context_beyond_the_models_positions_is_a_warning_and_a_problem_if_they_end_there():
     stated = replace(TOY, positions=999)
     plan = make_plan(_spec(), stated, UNIT)

@@ -37,7 +37,26 @@ def shape_of(model: Any) -> Architecture:
         normed=False,
         positions=_positions(text),
         bounded=_has_position_table(model) or _rotates_by_longest(text),
+        latent=_latent(text),
+        partly_cached=_partly_cached(text),
     )
+
+
+def _latent(text: Any) -> int | None:
+    """`Architecture.latent`: the compressed keys and values, the rotated key that the heads share,
+    and the key of an index of tokens."""
+    rank: int | None = getattr(text, "kv_lora_rank", None)
+    if rank is None or text.model_type == "minicpm3":  # vLLM caches keys and values of MiniCPM3
+        return None
+    return rank + int(text.qk_rope_head_dim) + (getattr(text, "index_head_dim", None) or 0)
+
+
+def _partly_cached(text: Any) -> bool:
+    """`Architecture.partly_cached`."""
+    types = getattr(text, "layer_types", None)
+    if types is None:
+        return bool(getattr(text, "sliding_window", None))
+    return any(one not in ("full_attention", "hybrid") for one in types)
 
 
 def _positions(text: Any) -> int | None:

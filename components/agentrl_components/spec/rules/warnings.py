@@ -24,7 +24,13 @@ def _turns_beyond_context(spec: RunSpec) -> Iterator[Mistake]:
     `model.context` ends it before. Replies are often shorter, so this is no mistake."""
     phases = spec.horizon.phases
     longest = max(range(len(phases)), key=lambda index: phases[index].max_turns)
-    limits = {f"horizon.phases[{longest}]": phases[longest].max_turns}
+    limits = {
+        f"environments[{index}]": max(one.max_turns[: len(phases)])
+        for index, one in enumerate(spec.environments)
+        if one.max_turns
+    }
+    if len(limits) < len(spec.environments):  # the others have the limits of the schedule
+        limits[f"horizon.phases[{longest}]"] = phases[longest].max_turns
     if spec.evaluation.max_turns is not None:
         limits["evaluation"] = spec.evaluation.max_turns
     if spec.warm_start is not None and spec.warm_start.algorithm == "filtered-imitation":

@@ -45,6 +45,22 @@ def test_turns_of_an_evaluation_and_of_a_warm_start_are_compared_too(changes, fi
     assert warning.startswith(f"{field}: 40 turns")
 
 
+def test_turn_limits_of_environments_are_compared_in_the_place_of_the_schedule():
+    short = {"phases": [{"maxTurns": 3, "iterations": 2}, {"maxTurns": 4, "iterations": 2}]}
+    own = {"name": "own", "builtin": "corridor", "maxTurns": [30, 5]}
+    (warning,) = warnings(environments=[own], horizon=short)
+    assert warning.startswith("spec.environments[0].maxTurns: 30 turns of at most 512 tokens")
+    # The schedule has 30 turns in its second phase.
+    own["maxTurns"] = [3, 4]
+    assert warnings(environments=[own]) == []
+    other = {"name": "other", "builtin": "corridor"}
+    (warning,) = warnings(environments=[own, other])
+    assert warning.startswith("spec.horizon.phases[1].maxTurns: 30 turns")
+    # There is no third phase.
+    own["maxTurns"] = [3, 4, 30]
+    assert warnings(environments=[own], horizon=short) == []
+
+
 def test_episodes_relabelled_with_hindsight_have_no_replies():
     short = {"phases": [{"maxTurns": 3, "iterations": 2}]}
     relabelled = {"algorithm": "hindsight", "maxTurns": 40}

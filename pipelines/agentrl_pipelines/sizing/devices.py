@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 GIB = 1 << 30
 
@@ -53,5 +55,32 @@ def device(name: str) -> Device:
     """The device with this name. For `cpu` the speed is unknown."""
     if name != CPU:
         return DEVICES[name]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Device(name=CPU, memory=memory, flops=0, bandwidth=0)
+    return Device(name=CPU, memory=machine_memory(), flops=0, bandwidth=0)
+
+
+def machine_memory(root: Path = Path("/")) -> int:
+    """Bytes of memory that this process can have: those of the machine, or the limit of its control
+    group, as in a container. `root` is the folder with `proc` and `sys`."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min((physical, *_limits(root)))
+
+
+def _limits(root: Path) -> Iterator[int]:
+    """Limits of the memory of this process's control group and of those that it is in, in bytes."""
+    groups = root / "proc/self/cgroup"
+    for line in groups.read_text().splitlines() if groups.is_file() else ():
+        hierarchy, controllers, group = line.split(":", 2)
+        if hierarchy == "0":  # version 2
+            mounted, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            mounted, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        own = mounted / group.strip("/")
+        for folder in (own, *own.parents):
+            # In a container the own group is mounted at the root, so others are not found.
+            limit = folder / name
+            if folder.is_relative_to(mounted) and limit.is_file():
+                text = limit.read_text().strip()
+                if text != "max":
+                    yield int(text)

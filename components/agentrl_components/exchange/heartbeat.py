@@ -40,16 +40,19 @@ class Heartbeat:
         timeout_s: float = 1800.0,
         interval_s: float = 5.0,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`timeout_s` without a heartbeat mean that the other process is dead: longer than a pod
-        takes to be rescheduled and to load its model."""
+        takes to be rescheduled and to load its model. Heartbeats are sent, and looked at, every
+        `interval_s` seconds; `sleep` and `clock` are those of a wait."""
         self._store, self._role = store, role
         self._other: Role = "update" if role == "rollout" else "rollout"
-        self._timeout_s, self._interval_s, self._sleep = timeout_s, interval_s, sleep
+        self._timeout_s, self._interval_s = timeout_s, interval_s
+        self._sleep, self._clock = sleep, clock
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._send, name="heartbeat", daemon=True)
         self._last_value = b""
-        self._changed_at = self._checked_at = time.monotonic()
+        self._changed_at = self._checked_at = clock()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -78,7 +81,7 @@ class Heartbeat:
             delay = min(2 * delay, MAX_DELAY_S)
 
     def _check_other(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._checked_at < self._interval_s:
             return
         self._checked_at = now

@@ -7,8 +7,8 @@ Kubernetes client alone would need as much memory as the rest of the operator.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,14 @@ class Response:
         return str(found)[:LONGEST_REASON]
 
 
+@dataclass(slots=True, eq=False)
+class _Opened:
+    """A session, and the number of its requests that are under way."""
+
+    session: aiohttp.ClientSession
+    requests: int = 0
+
+
 class HttpClient:
     """Requests to one service. Close it after use."""
 
@@ -70,22 +78,38 @@ class HttpClient:
         always sent. `proxied`: requests go through the proxy of the environment, if it has one."""
         self.requests = 0
         """Requests sent so far."""
+        self.renewals = 0
+        """How often `renew` has replaced the session."""
         self._service = service
         self._error = error
         self._gate = gate or WriteGate()
         self._timeout_s = timeout_s
         self._connections, self._proxied = connections, proxied
         self._open_session = session or self._plain_session
-        self._session: aiohttp.ClientSession | None = None
+        self._current: _Opened | None = None
+        self._replaced: set[_Opened] = set()
+        """Sessions that were replaced and have requests under way."""
 
     async def close(self) -> None:
         """Close all connections; the next request opens new ones."""
-        if self._session is not None:
-            session, self._session = self._session, None
-            connector = session.connector
-            if isinstance(connector, aiohttp.TCPConnector):
-                await connector.close(abort_ssl=True)  # without waiting for the TLS shutdown
-            await session.close()
+        opened, self._current = [self._current, *self._replaced], None
+        self._replaced.clear()
+        for one in opened:
+            if one is not None:
+                await _close(one.session)
+
+    async def renew(self, renewals: int) -> None:
+        """Send later requests in a new session, unless the session was replaced already since there
+        were so many `renewals`. Requests under way end in the old one."""
+        old = self._current
+        if self.renewals != renewals or old is None:
+            return
+        self.renewals += 1
+        self._current = None
+        if old.requests:
+            self._replaced.add(old)
+        else:
+            await _close(old.session)
 
     async def send(
         self,
@@ -114,26 +138,41 @@ class HttpClient:
         what = f"{self._service}: {method} {name}"
         headers = {"Content-Type": "application/json", **(headers or {})}
         with self._passage(what, write=method != "GET" if write is None else write):
-            if self._session is None:
-                self._session = self._open_session()
-            self.requests += 1
-            try:
-                async with self._session.request(
-                    method,
-                    url,
-                    data=None if body is None else json.dumps(body),
-                    params=dict(query) if query else None,
-                    headers=headers,
-                    allow_redirects=False,  # they could lead to any host inside of the cluster
-                    timeout=aiohttp.ClientTimeout(
-                        total=timeout_s or self._timeout_s, sock_connect=CONNECT_TIMEOUT_S
-                    ),
-                ) as response:
-                    return Response(response.status, await response.read())
-            except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-                # Some errors, a timeout for one, have no message of their own.
-                reason = str(error) or type(error).__name__
-                raise self._error(f"{what}: {reason}") from error
+            async with self._used_session() as session:
+                self.requests += 1
+                try:
+                    async with session.request(
+                        method,
+                        url,
+                        data=None if body is None else json.dumps(body),
+                        params=dict(query) if query else None,
+                        headers=headers,
+                        allow_redirects=False,  # they could lead to any host inside of the cluster
+                        timeout=aiohttp.ClientTimeout(
+                            total=timeout_s or self._timeout_s, sock_connect=CONNECT_TIMEOUT_S
+                        ),
+                    ) as response:
+                        return Response(response.status, await response.read())
+                except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+                    # Some errors, a timeout for one, have no message of their own.
+                    reason = str(error) or type(error).__name__
+                    raise self._error(f"{what}: {reason}") from error
+
+    @asynccontextmanager
+    async def _used_session(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """The session for one request. It is closed afterwards if it was replaced meanwhile and has
+        no other request."""
+        if self._current is None:
+            self._current = _Opened(self._open_session())
+        opened = self._current
+        opened.requests += 1
+        try:
+            yield opened.session
+        finally:
+            opened.requests -= 1
+            if not opened.requests and opened in self._replaced:
+                self._replaced.remove(opened)
+                await _close(opened.session)
 
     def content(self, response: Response, method: str, name: str) -> Mapping[str, Any]:
         """The JSON object of a successful response. Raises this client's error for a status of 300
@@ -163,3 +202,10 @@ class HttpClient:
     def _plain_session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=self._connections)
         return aiohttp.ClientSession(connector=connector, trust_env=self._proxied)
+
+
+async def _close(session: aiohttp.ClientSession) -> None:
+    """Close a session, without waiting for the TLS shutdown of its connections."""
+    if isinstance(session.connector, aiohttp.TCPConnector):
+        await session.connector.close(abort_ssl=True)
+    await session.close()

@@ -119,12 +119,13 @@ class KubernetesConnection:
             NotLeaderError: the write gate is closed.
         """
         headers = {"Content-Type": patch} if method == "PATCH" else {}
-        name = path.partition("?")[0]
+        name, renewals = path.partition("?")[0], self._http.renewals
         response = await self._http.send(
             method, path, body, name=name, headers=headers, write=write
         )
         if response.status == 401:
-            await self.close()
+            # Other requests may have met the expired token, too, and logged in again.
+            await self._http.renew(renewals)
             response = await self._http.send(
                 method, path, body, name=name, headers=headers, write=write
             )

@@ -174,7 +174,7 @@ class OpenEnvConnection:
         except (TimeoutError, InvalidHandshake, OSError) as error:
             await self.close()
             raise UnreachableError(
-                f"{self._url}: {message['type']} got no answer ({error or 'timeout'})"
+                f"{self._url}: {message['type']} got no answer ({str(error) or 'timeout'})"
             ) from None
         except InvalidURI as error:
             raise WorldError(f"url: {self._url!r} is not a URL ({error})") from None

@@ -12,7 +12,7 @@ from http_server import serving
 
 from agentrl_envs.environments.web import options
 from agentrl_envs.environments.web.judge import ModelJudge, judge_of
-from agentrl_envs.errors import SessionError
+from agentrl_envs.errors import SessionError, TaskError
 
 
 @contextmanager
@@ -106,3 +106,39 @@ async def test_an_endpoint_that_does_not_answer_loses_the_session():
         pass
     with pytest.raises(SessionError, match="judge http://127"):
         await judge.means_the_same("how much?", "$12", "twelve dollars")
+
+
+@contextmanager
+def endpoint_with_key() -> Iterator[tuple[ModelJudge, list[str | None]]]:
+    """A judge whose API key is in the variable JUDGE_KEY, and the authorization of each request."""
+    given: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            given.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"choices": [{"message": {"content": "same"}}]}')
+
+        def log_message(self, *_: object) -> None: ...
+
+    with serving(Handler) as url:
+        yield ModelJudge(options.Judge(url=url, model="judge", key_env="JUDGE_KEY")), given
+
+
+async def test_the_endpoint_gets_the_key_of_the_variable(monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "sesame")
+    with endpoint_with_key() as (judge, given):
+        assert await judge.means_the_same("how much?", "$12", "twelve dollars")
+    assert given == ["Bearer sesame"]
+
+
+async def test_a_key_that_is_not_set_is_an_error_before_anything_is_sent(monkeypatch):
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    with (
+        endpoint_with_key() as (judge, given),
+        pytest.raises(TaskError, match=r"^judge\.key_env: JUDGE_KEY is not set; set the envir"),
+    ):
+        await judge.means_the_same("how much?", "$12", "twelve dollars")
+    assert given == []

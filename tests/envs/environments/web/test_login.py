@@ -36,6 +36,22 @@ def test_a_page_after_the_login_that_asks_its_site_again_and_again_is_no_obstacl
     assert thread.bounded == 0
 
 
+def test_the_password_may_be_in_a_variable(thread, site, monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", "secret")
+    given = {"password_env": "SHOP_PASSWORD", "password": "wrong"}
+    assert cookies(thread, site, **given) == [("user", f"ann-{site.logins}")]
+
+
+def test_a_password_whose_variable_is_not_set_is_an_error_that_names_it(thread, site, monkeypatch):
+    monkeypatch.delenv("SHOP_PASSWORD", raising=False)
+    logins = site.logins
+    with pytest.raises(
+        TaskError, match=r"^accounts\.shopping\.password_env: SHOP_PASSWORD is not set; set the"
+    ):
+        cookies(thread, site, password_env="SHOP_PASSWORD")
+    assert site.logins == logins
+
+
 def test_a_wrong_password_is_an_error_that_names_the_account(thread, site):
     with pytest.raises(TaskError, match=r"accounts\.shopping: .*refused the account 'ann'"):
         cookies(thread, site, password="wrong")

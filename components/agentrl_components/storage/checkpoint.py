@@ -214,15 +214,15 @@ def _manifest(store: Store, iteration: int) -> dict[str, StoredFile]:
     key = keys.checkpoint(iteration, keys.MANIFEST)
     try:
         manifest = json.loads(store.get(key))
-        files = {
+        # First of all, because the files may be listed in another form there.
+        if manifest["format"] != _FORMAT:
+            raise StoreError(f"{key}: in {store.url}: written by another version of AgentRL")
+        return {
             name: StoredFile(key=keys.checkpoint(iteration, name), digest=Digest(**about))
             for name, about in manifest["files"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{key}: in {store.url}: damaged: not a manifest") from error
-    if manifest.get("format") != _FORMAT:
-        raise StoreError(f"{key}: in {store.url}: written by another version of AgentRL")
-    return files
 
 
 def _verified_content(

@@ -137,6 +137,9 @@ def test_an_intact_checkpoint_is_never_overwritten() -> None:
         ),
         ("checkpoints/000002/trainer/progress.json", None, "damaged: missing"),
         ("checkpoints/000002/manifest.json", b"{", "damaged: not a manifest"),
+        ("checkpoints/000002/manifest.json", b"[]", "damaged: not a manifest"),
+        ("checkpoints/000002/manifest.json", b"{}", "damaged: not a manifest"),
+        ("checkpoints/000002/manifest.json", b'{"format": 1}', "damaged: not a manifest"),
     ],
 )
 def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_loaded(
@@ -157,6 +160,30 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_loaded(
         checkpoint.load(store, 2)
     checkpoint.save(store, checkpoint_at(2))
     assert checkpoint.latest(store, pytest.fail) == checkpoint_at(2)
+
+
+@pytest.mark.parametrize("files", [None, [{"name": "config.json"}]])
+def test_a_checkpoint_of_another_format_is_refused_and_never_replaced(files: object) -> None:
+    """Regression: with another form of the list of files it counted as damaged, so that the run
+    went on from the checkpoint before it and overwrote it."""
+    store = MemoryStore()
+    checkpoint.save(store, checkpoint_at(1))
+    checkpoint.save(store, checkpoint_at(2))
+    key = "checkpoints/000002/manifest.json"
+    manifest = json.loads(store.objects[key]) | {"format": 2}
+    store.objects[key] = json.dumps(
+        manifest if files is None else manifest | {"files": files}
+    ).encode()
+    before = dict(store.objects)
+    refused = rf"^{key}: in memory:: written by another version of AgentRL$"
+    for use in (
+        lambda: checkpoint.load(store, 2),
+        lambda: checkpoint.latest(store, pytest.fail),
+        lambda: checkpoint.save(store, checkpoint_at(2)),
+    ):
+        with pytest.raises(StoreError, match=refused):
+            use()
+    assert store.objects == before
 
 
 def test_latest_raises_if_every_checkpoint_is_damaged() -> None:

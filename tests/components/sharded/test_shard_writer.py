@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+from learner_bench import spec
 from safetensors import safe_open
 from torch.distributed.checkpoint import load, save
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
@@ -15,6 +16,9 @@ from torch.distributed.checkpoint.hf_storage import (
 from torch.distributed.tensor import DeviceMesh, Shard, distribute_tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from agentrl_components.errors import StoreError
+from agentrl_components.sharded.checkpoint import read
+from agentrl_components.sharded.optimizer import ShardedOptimizer
 from agentrl_components.sharded.shard_writer import ShardWriter
 
 NAME = "shard-00001-model-00001-of-00001.safetensors"
@@ -85,3 +89,13 @@ def test_one_tensor_is_in_memory_while_the_next_is_copied(state, tmp_path):
     writer = HuggingFaceStorageWriter(str(tmp_path / "theirs"), save_distributed=True)
     save(state, storage_writer=writer, planner=theirs)
     assert theirs.most == 4
+
+
+def test_files_without_the_number_of_steps_are_of_another_version(open_rank, folder, tmp_path):
+    policy = open_rank(folder).policy
+    optimizer = ShardedOptimizer(policy, spec().update)
+    save(optimizer.tensors(moments=False), storage_writer=ShardWriter(tmp_path))
+    optimizer.steps = 3
+    with pytest.raises(StoreError, match="optimizer state of another version of AgentRL"):
+        read(optimizer, tmp_path)
+    assert optimizer.steps == 3

@@ -15,6 +15,10 @@ from agentrl_components.storage.store import Store
 
 Record = TypeVar("Record", bound=BaseModel)
 
+SMALL_RECORD = 1 << 20
+"""Bytes that `state.json`, `tracker.json` and a decision have at most; they take a few thousand.
+The operator reads them for all runs, and whoever may write to a run's store may replace them."""
+
 
 class StoredModel(BaseModel):
     """Base class of stored records. Immutable; unknown fields are ignored."""
@@ -82,33 +86,47 @@ class TrackerRecord(StoredModel):
 
 def read_state(store: Store) -> RunState:
     """The progress of the run in `store`. Raises `StoreError` if the record is damaged."""
-    return find_record(store, keys.STATE, RunState) or RunState()
+    return find_state(store) or RunState()
+
+
+def find_state(store: Store) -> RunState | None:
+    """The progress of the run in `store`, or None if it has not started. Raises `StoreError` if the
+    record is damaged."""
+    return find_record(store, keys.STATE, RunState, longest=SMALL_RECORD)
 
 
 def read_decision(store: Store, phase: int) -> Decision | None:
     """The decision after `phase`, or None if the phase is not over. Raises `StoreError` if the
     record is damaged."""
-    return find_record(store, keys.phase(phase, keys.DECISION), Decision)
+    return find_record(store, keys.phase(phase, keys.DECISION), Decision, longest=SMALL_RECORD)
 
 
 def read_tracker(store: Store) -> TrackerRecord:
     """The MLflow run of the run in `store`. Raises `StoreError` if the record is damaged."""
-    return find_record(store, keys.TRACKER, TrackerRecord) or TrackerRecord()
+    found = find_record(store, keys.TRACKER, TrackerRecord, longest=SMALL_RECORD)
+    return found or TrackerRecord()
 
 
-def find_record(store: Store, key: str, kind: type[Record]) -> Record | None:
+def find_record(
+    store: Store, key: str, kind: type[Record], *, longest: int | None = None
+) -> Record | None:
     """The record at `key`, or None if there is none. Raises `StoreError` if it is damaged."""
     try:
-        return load_record(store, key, kind)
+        return load_record(store, key, kind, longest=longest)
     except AbsentError:
         return None
 
 
-def load_record(store: Store, key: str, kind: type[Record]) -> Record:
+def load_record(
+    store: Store, key: str, kind: type[Record], *, longest: int | None = None
+) -> Record:
     """The record at `key`. Raises `AbsentError` if there is none, and `StoreError`, which names the
-    key and the field, if it is damaged."""
+    key and the field, if it is damaged or has more than `longest` bytes. None: no limit."""
+    data = store.get(key) if longest is None else store.get_start(key, longest + 1)
+    if longest is not None and len(data) > longest:
+        raise StoreError(f"{key}: in {store.url}: damaged: longer than {longest} bytes")
     try:
-        return kind.model_validate_json(store.get(key))
+        return kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))

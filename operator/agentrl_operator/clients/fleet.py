@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from agentrl_operator.clients.http import HttpClient
 from agentrl_operator.clients.kubernetes_connection import Request
@@ -20,6 +19,15 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of a pod. When a Deployment is scaled down, those with the lowest values are removed
 first."""
 TIMEOUT_S = 2.0
+LONGEST_METRICS = 1 << 18
+"""Bytes. The metrics of a server take a few thousand. An environment server is not trusted: it may
+execute what a model wrote, and many are asked at the same time."""
+MOST_SESSIONS = 1_000_000
+_COUNT = re.compile(
+    r"^(agentrl_env_sessions(?:_capacity)?)(?:\{.*\})?[ \t]+(\S{1,30})(?=\s|$)", re.MULTILINE
+)
+"""A sample of one of the two metrics that are needed. The parser of prometheus_client reads all
+samples, at about a second for each megabyte, and the event loop waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +82,11 @@ class FleetApi:
         self._request = request
         self._url = url or _url
         self._http = HttpClient(
-            "environment server", ServerMetricsError, timeout_s=TIMEOUT_S, proxied=False
+            "environment server",
+            ServerMetricsError,
+            timeout_s=TIMEOUT_S,
+            proxied=False,
+            longest_body=LONGEST_METRICS,
         )
         self.close = self._http.close
 
@@ -98,12 +110,14 @@ class FleetApi:
         if response.status != 200:
             raise self._http.rejection(response, "GET", name)
         try:
-            families = text_string_to_metric_families(response.body.decode())
-            values = {one.name: one.value for family in families for one in family.samples}
-            counts = (values["agentrl_env_sessions"], values["agentrl_env_sessions_capacity"])
+            values = dict(_COUNT.findall(response.body.decode(errors="replace")))
+            open_sessions, capacity = (
+                _count(values[one])
+                for one in ("agentrl_env_sessions", "agentrl_env_sessions_capacity")
+            )
         except (ValueError, KeyError) as error:
             raise ServerMetricsError(f"environment server: GET {name}: {error!r}") from None
-        return int(counts[0]), int(counts[1])
+        return open_sessions, capacity
 
     async def serves_metric(self, metric: str) -> bool:
         for version in ("v1beta2", "v1beta1"):
@@ -135,6 +149,14 @@ class FleetApi:
     async def delete_autoscaler(self, namespace: str, name: str) -> None:
         path = f"{_autoscalers(namespace)}/{name}"
         await self._request("DELETE", path, ignore_not_found=True, parse=False)
+
+
+def _count(text: str) -> int:
+    """A number of sessions. Raises ValueError for any other text or number."""
+    value = float(text)
+    if not 0 <= value <= MOST_SESSIONS:
+        raise ValueError(f"{text} is no number of sessions")
+    return int(value)
 
 
 def _url(address: str) -> str:

@@ -36,7 +36,7 @@ class Response:
         the HTML page of a proxy."""
         try:
             content = json.loads(self.body) if self.body else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 
@@ -72,10 +72,13 @@ class HttpClient:
         session: Callable[[], aiohttp.ClientSession] | None = None,
         connections: int = 16,
         proxied: bool = True,
+        longest_body: int | None = None,
     ) -> None:
         """`service` names it in error messages and `error` is the class of all errors. `session`
         opens a session on the first request and after each `close`. Without `gate` writes are
-        always sent. `proxied`: requests go through the proxy of the environment, if it has one."""
+        always sent. `proxied`: requests go through the proxy of the environment, if it has one.
+        `longest_body`: bytes of a response that are read at most, for services that are not
+        trusted; a longer response is an error, and none is decompressed. None: no limit."""
         self.requests = 0
         """Requests sent so far."""
         self.renewals = 0
@@ -85,6 +88,7 @@ class HttpClient:
         self._gate = gate or WriteGate()
         self._timeout_s = timeout_s
         self._connections, self._proxied = connections, proxied
+        self._longest_body = longest_body
         self._open_session = session or self._plain_session
         self._current: _Opened | None = None
         self._replaced: set[_Opened] = set()
@@ -152,7 +156,7 @@ class HttpClient:
                             total=timeout_s or self._timeout_s, sock_connect=CONNECT_TIMEOUT_S
                         ),
                     ) as response:
-                        return Response(response.status, await response.read())
+                        return Response(response.status, await self._body(response))
                 except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
                     # Some errors, a timeout for one, have no message of their own.
                     reason = str(error) or type(error).__name__
@@ -196,12 +200,29 @@ class HttpClient:
             retryable=response.status in RETRYABLE or response.status >= 500,
         )
 
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        if self._longest_body is None:
+            return await response.read()
+        body = b""
+        while block := await response.content.read(self._longest_body + 1 - len(body)):
+            body += block
+        if len(body) > self._longest_body:
+            raise aiohttp.ClientPayloadError(
+                f"the response is longer than {self._longest_body} bytes"
+            )
+        return body
+
     def _passage(self, what: str, *, write: bool) -> AbstractContextManager[None]:
         return self._gate.write(what) if write else nullcontext()
 
     def _plain_session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=self._connections)
-        return aiohttp.ClientSession(connector=connector, trust_env=self._proxied)
+        return aiohttp.ClientSession(
+            connector=connector,
+            trust_env=self._proxied,
+            auto_decompress=self._longest_body is None,
+            headers=None if self._longest_body is None else {"Accept-Encoding": "identity"},
+        )
 
 
 async def _close(session: aiohttp.ClientSession) -> None:

@@ -21,7 +21,7 @@ from agentrl_components.storage.open import open_store
 from agentrl_components.storage.records import (
     RunState,
     TrackerRecord,
-    find_record,
+    find_state,
     read_decision,
     read_tracker,
 )
@@ -59,7 +59,7 @@ class RunStores:
         self._timeout_s = timeout_s
 
     async def read_state(self, storage: Storage) -> RunState | None:
-        return await self._run(storage, lambda store: find_record(store, keys.STATE, RunState))
+        return await self._run(storage, find_state)
 
     async def read_decision(self, storage: Storage, phase: int) -> Decision | None:
         return await self._run(storage, lambda store: read_decision(store, phase))

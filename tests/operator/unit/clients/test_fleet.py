@@ -1,7 +1,12 @@
 """The load of environment servers, and the objects that scale them."""
 
+import gzip
+
 import pytest
 from recorded_requests import RecordedRequests
+from starlette.applications import Starlette
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
@@ -47,6 +52,76 @@ async def test_sessions_are_read_from_the_metrics_of_a_real_server_without_a_pro
         with pytest.raises(ServerMetricsError, match="/metrics of a"):
             await wrong.sessions(POD)
         await wrong.close()
+
+
+def answering(body, status=200, **headers):
+    async def serve(request):
+        return Response(body, status, headers)
+
+    return Starlette(routes=[Route("/metrics", serve)])
+
+
+def counts(sessions, capacity):
+    return f"""# HELP agentrl_env_sessions Open sessions
+# TYPE agentrl_env_sessions gauge
+agentrl_env_sessions{{environment="a }} b"}} {sessions}
+agentrl_env_sessions_capacity {capacity} 1732300000000
+agentrl_env_sessions_share{{environment="a"}} 0.5
+"""
+
+
+async def sessions_at(url):
+    fleet = FleetApi(RecordedRequests({}), lambda address: url)
+    try:
+        return await fleet.sessions(POD)
+    finally:
+        await fleet.close()
+
+
+async def test_only_the_two_counts_are_read_of_what_a_server_shows():
+    with running(answering(counts("3.0", "7.0"))) as url:
+        assert await sessions_at(url) == (3, 7)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e300", "many", "9" * 1000])
+async def test_a_number_that_counts_no_sessions_is_an_error_of_the_server(value):
+    with (
+        running(answering(counts(value, 7))) as url,
+        pytest.raises(ServerMetricsError, match="/metrics of a"),
+    ):
+        await sessions_at(url)
+
+
+async def test_a_server_with_megabytes_of_metrics_is_an_error_before_they_are_read():
+    async def serve(request):
+        async def lines():
+            for _ in range(200):
+                yield b'other{a="b"} 1\n' * 1000
+
+        return StreamingResponse(lines())
+
+    with (
+        running(Starlette(routes=[Route("/metrics", serve)])) as url,
+        pytest.raises(ServerMetricsError, match="longer than 262144 bytes"),
+    ):
+        await sessions_at(url)
+
+
+async def test_compressed_metrics_are_not_expanded():
+    body = gzip.compress(counts(3, 7).encode())
+    with (
+        running(answering(body, **{"Content-Encoding": "gzip"})) as url,
+        pytest.raises(ServerMetricsError, match="agentrl_env_sessions"),
+    ):
+        await sessions_at(url)
+
+
+async def test_a_page_of_nested_brackets_is_an_error_of_the_server():
+    with (
+        running(answering(b"[" * 200_000, 500)) as url,
+        pytest.raises(ServerMetricsError, match="500"),
+    ):
+        await sessions_at(url)
 
 
 @pytest.mark.parametrize(

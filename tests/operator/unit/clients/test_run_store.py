@@ -70,6 +70,20 @@ async def test_a_damaged_record_is_an_error_with_its_key(stores, store):
         await stores.read_state(STORAGE)
 
 
+async def test_a_record_that_somebody_made_huge_is_an_error_and_not_read(stores, store):
+    huge = b" " * (1 << 20) + b"{}"
+    for key in ("state.json", "phases/00/decision.json", "tracker.json"):
+        store.replace(key, huge)
+    reads = (
+        stores.read_state(STORAGE),
+        stores.read_decision(STORAGE, 0),
+        stores.read_mlflow_run(STORAGE),
+    )
+    for read in reads:
+        with pytest.raises(RunStoreError, match="damaged: longer than 1048576 bytes"):
+            await read
+
+
 async def test_the_mlflow_run_is_recorded_for_the_stages(stores, store):
     await stores.write_mlflow_run(STORAGE, "m1", "http://mlflow.test")
 

@@ -18,10 +18,15 @@ class DependencyError(Exception):
     dependency: ClassVar[str] = "other"
     """Name of the service in metrics."""
 
-    def __init__(self, message: str, *, status: int = 0, retryable: bool = True) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", retryable: bool = True
+    ) -> None:
         super().__init__(message)
         self.status = status
         """HTTP status of the response; 0 if there was no response."""
+        self.reason = reason
+        """The field `reason` of the response, by which Kubernetes tells causes of the same status
+        apart; empty if it has none."""
         self.retryable = retryable
         """Whether the same request can succeed later without anybody changing anything."""
 

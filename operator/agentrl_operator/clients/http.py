@@ -197,6 +197,7 @@ class HttpClient:
         return self._error(
             f"{self._service}: {method} {name}: {response.status}: {response.reason}",
             status=response.status,
+            reason=str((response.json() or {}).get("reason") or "")[:LONGEST_REASON],
             retryable=response.status in RETRYABLE or response.status >= 500,
         )
 

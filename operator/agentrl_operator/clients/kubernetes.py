@@ -99,7 +99,9 @@ class KubernetesApi:
         try:
             await self.request("POST", _collection_path(manifest), manifest, parse=False)
         except KubernetesError as error:
-            if error.status != 409:
+            # A ResourceQuota that is charged for several objects at the same time refuses some with
+            # the same status, as a Conflict.
+            if (error.status, error.reason) != (409, "AlreadyExists"):
                 raise
             return False
         return True

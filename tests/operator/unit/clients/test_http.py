@@ -1,13 +1,15 @@
 """The policy of all HTTP clients."""
 
+import kopf
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.routing import Route
 
 from agentrl_envs.server.run import running
+from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.clients.mlflow import MlflowApi
-from agentrl_operator.errors import MlflowError
+from agentrl_operator.errors import KubernetesError, MlflowError
 
 
 class Target:
@@ -69,3 +71,20 @@ async def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
         with pytest.raises(MlflowError, match="Cannot connect to host inside"):
             await api.finish_run("http://inside.test", "r1", "FINISHED")
     await api.close()
+
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "team"}}
+
+
+@pytest.mark.parametrize("reason", ["AlreadyExists", "Conflict"])
+async def test_only_an_object_that_exists_counts_as_created_before(reason):
+    refusal = {"kind": "Status", "code": 409, "reason": reason, "message": "cannot be fulfilled"}
+    with running(answering(JSONResponse(refusal, 409))) as url:
+        cluster = KubernetesApi(lambda: kopf.ConnectionInfo(server=url))
+        if reason == "AlreadyExists":
+            assert await cluster.create(SERVICE) is False
+        else:  # a quota that was charged for another object at the same time
+            with pytest.raises(KubernetesError, match="409: cannot be fulfilled") as caught:
+                await cluster.create(SERVICE)
+            assert caught.value.retryable
+        await cluster.close()

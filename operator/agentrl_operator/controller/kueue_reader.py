@@ -34,7 +34,7 @@ class KueueObservation:
     workload: Workload | None = None
     """None: it does not exist, or was not read."""
     nodes: Mapping[str, PodSetInfo] | Unknown = field(default_factory=lambda: MappingProxyType({}))
-    """Where Kueue assigned the run's pods, by pod set."""
+    """Where Kueue assigned the run's pods, by pod set. Unknown: Kubernetes refuses to show it."""
     priority: Priority | Unknown | None = None
     """The priority that the Workload should have and lacks. Unknown: the class does not exist."""
 
@@ -52,11 +52,19 @@ class KueueReader:
         """What Kueue has decided by now.
 
         Raises:
-            KubernetesError: A request failed and may succeed later without anybody acting.
+            KubernetesError: A request failed and may succeed later without anybody acting, or
+                Kubernetes refuses to show the Workload of a run that may work.
         """
         if not may_have_workload(resource, status, self._platform):
             return KueueObservation()
-        body = await self._kueue.get_workload(resource.namespace, workload.name(resource))
+        try:
+            body = await self._kueue.get_workload(resource.namespace, workload.name(resource))
+        except KubernetesError as error:
+            # A run in a namespace whose Workloads the operator may not read is not accepted, and
+            # has to be told so.
+            if error.retryable or resource.run is not None or status.start_time is not None:
+                raise
+            return KueueObservation(nodes=Unknown(message=str(error)))
         found = workload.read(body) if body is not None else None
         if status.finished or resource.deleted_at is not None:
             return KueueObservation(workload=found)

@@ -221,7 +221,8 @@ def look_again_s(observation: Observation) -> float | None:
     that are not watched. None: it owns none."""
     if unwatched_are_left(observation):
         return POLL_S
-    unread = isinstance(observation.ray_cluster, Unknown) or observation.sandboxes_unread
+    refused = (observation.ray_cluster, observation.nodes)
+    unread = observation.sandboxes_unread or any(isinstance(one, Unknown) for one in refused)
     return UNREAD_POLL_S if unread else None
 
 

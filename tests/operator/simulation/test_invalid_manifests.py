@@ -1,11 +1,12 @@
 """Runs whose manifest becomes invalid while they live, simulated in memory."""
 
 import pytest
-from queued_world import QueuedWorld
+from flaky import REFUSED
+from queued_world import PLATFORM, QueuedWorld
 from test_ray import RayWorld
 from world import UID, World
 
-from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.config import Kfp, Platform
 
 
 async def at_work(world):
@@ -121,6 +122,40 @@ async def test_a_queued_run_leaves_the_queue():
     assert world.conditions()["Admitted"] == ("False", "InvalidSpec")
     await world.run_to_end()
     assert world.status["state"] == "Succeeded"
+
+
+async def test_a_run_in_a_wrong_namespace_is_told_so_though_its_workloads_may_not_be_read():
+    world = QueuedWorld()
+    world.platform = PLATFORM.model_copy(update={"kfp": Kfp(namespace="pipelines")})
+    world.restart()
+    world.broken["kueue", "get_workload"] = REFUSED
+    await world.reconcile(2)
+    assert world.conditions()["Accepted"] == ("False", "InvalidSpec")
+    assert "metadata.namespace" in world.status["message"]
+    assert "create the run there" in world.status["message"]
+    assert "InvalidSpec" in [reason for _, reason, _ in world.cluster.events]
+
+
+async def test_a_workload_that_could_not_be_read_leaves_the_queue_later():
+    world = QueuedWorld()
+    await world.reconcile(2)
+    world.broken["kueue", "get_workload"] = REFUSED
+    await invalidate(world)
+    assert world.workload is not None
+    world.broken.clear()
+    await world.reconcile()
+    assert world.workload is None
+
+
+async def test_a_phase_goes_on_though_its_workload_may_not_be_read_any_more():
+    world = QueuedWorld()
+    await world.reconcile(2)
+    world.kueue.admit()
+    await at_work(world)
+    world.broken["kueue", "get_workload"] = REFUSED
+    await world.apply("manifest invalid")
+    await world.reconcile(4)
+    assert (len(world.kfp.working), len(world.cluster.servers(UID))) == (1, 1)
 
 
 async def test_the_quota_is_released_after_the_phase():

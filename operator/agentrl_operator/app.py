@@ -77,26 +77,29 @@ async def operate(
         relist = Relist(
             controller=controller, cluster=clients.cluster, namespaces=options.namespaces
         )
-        heartbeat = asyncio.create_task(send_heartbeats(relist, health, ready))
-        stack.callback(heartbeat.cancel)
-        await _wait_for_api(relist, stop)
-        if stop.is_set():
+        readable = await wait_for_api(relist, stop)
+        if readable is None:
             return
+        heartbeat = asyncio.create_task(send_heartbeats(readable, health, ready, stop))
+        stack.callback(heartbeat.cancel)
         handlers = watches.handlers(
             controller, workloads=platform.kueue.admission == "run", stop=shut_down
         )
-        await _watch(handlers, options, stop, ready)
+        await _watch(handlers, readable.namespaces, stop, ready)
 
 
 async def _watch(
-    handlers: kopf.OperatorRegistry, options: Options, stop: asyncio.Event, ready: asyncio.Event
+    handlers: kopf.OperatorRegistry,
+    namespaces: tuple[str, ...],
+    stop: asyncio.Event,
+    ready: asyncio.Event,
 ) -> None:
     await kopf.operator(
         registry=handlers,
-        settings=watches.settings(namespaced=bool(options.namespaces)),
+        settings=watches.settings(namespaced=bool(namespaces)),
         standalone=True,
-        clusterwide=not options.namespaces,
-        namespaces=options.namespaces,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
         stop_flag=stop,
         ready_flag=ready,
     )
@@ -111,25 +114,32 @@ async def _wait_for_any(*events: asyncio.Event) -> None:
             task.cancel()
 
 
-async def _wait_for_api(relist: Relist, stop: asyncio.Event) -> None:
+async def wait_for_api(relist: Relist, stop: asyncio.Event) -> Relist | None:
     """Wait until the API server serves AgentRLRuns, or until `stop` is set: with a fixed list of
     namespaces Kopf watches only what is defined when it starts. Then list the Deployments that
-    exist."""
+    exist. Returns `relist` with the namespaces that may be read; None: `stop` is set."""
     while not stop.is_set():
         try:
-            await relist.ping()
-            await relist.deployments()
-            return
+            readable = await relist.with_readable()
+            await readable.ping()
+            await readable.deployments()
+            for namespace, error in readable.refused.items():
+                logger.error("the runs in %s are not operated: %s", namespace, error)
+            return readable
         except KubernetesError as error:
             logger.warning("waiting for the AgentRLRun API: %s", error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(STARTUP_RETRY_PERIOD_S):
                     await stop.wait()
+    return None
 
 
-async def send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event) -> None:
+async def send_heartbeats(
+    relist: Relist, health: Health, ready: asyncio.Event, stop: asyncio.Event
+) -> None:
     """Check regularly that the API server answers, and less often list all objects again. Starts
-    when `ready` is set and runs until it is cancelled, whatever error occurs."""
+    when `ready` is set and runs until it is cancelled, whatever error occurs. Sets `stop` if other
+    namespaces than before may be read: a process watches those that it started with."""
     await ready.wait()
     health.watching = True
     beat = 0
@@ -140,6 +150,10 @@ async def send_heartbeats(relist: Relist, health: Health, ready: asyncio.Event) 
             with contained("heartbeat", "failed", expected=(KubernetesError,)) as caught:
                 if beat % HEARTBEATS_PER_RELIST:
                     await relist.ping()
+                elif (now := await relist.with_readable()).namespaces != relist.namespaces:
+                    names = ", ".join(now.namespaces)
+                    logger.warning("only these namespaces may be read now: %s; restarting", names)
+                    stop.set()
                 else:
                     await relist.runs()
                     await relist.deployments()

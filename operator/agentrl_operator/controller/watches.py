@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import kopf
@@ -19,6 +20,7 @@ from agentrl_operator.clients.kubernetes_connection import login
 from agentrl_operator.clients.pods import creation_problem
 from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.controller.controller import Controller
+from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests.labels import FINGERPRINT, MANAGED_BY, MANAGER, RUN_UID
 from agentrl_operator.manifests.workload import GROUP as KUEUE
 from agentrl_operator.manifests.workload import PLURAL as KUEUE_PLURAL
@@ -140,6 +142,25 @@ class Relist:
     cluster: Cluster
     namespaces: tuple[str, ...] = ()
     """Namespaces to list. Empty: all."""
+    refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Namespaces that Kubernetes refuses to list, which are left out, and its message."""
+
+    async def with_readable(self) -> Relist:
+        """The same with those namespaces that may be read now. With a Role in each namespace, the
+        rights in one are gone while it is deleted, which must not stop the runs of the others.
+        Raises `KubernetesError` if all are refused."""
+        readable, refused, error = [], {}, None
+        for namespace in sorted({*self.namespaces, *self.refused}):
+            try:
+                await self.cluster.ping(namespace)
+                readable.append(namespace)
+            except KubernetesError as refusal:
+                if refusal.status != 403:
+                    raise
+                refused[namespace], error = str(refusal), refusal
+        if error is not None and not readable:
+            raise error
+        return replace(self, namespaces=tuple(readable), refused=refused)
 
     async def ping(self) -> None:
         """Return when the API server has answered a request for runs."""

@@ -69,7 +69,8 @@ class Outside:
         self.platform = Platform(kfp=Kfp(namespace=NAMESPACE), poll_seconds=0.1)
 
     @asynccontextmanager
-    async def operating(self):
+    async def operating(self, *others):
+        """Run the operator, which watches the namespace of the runs and these `others`."""
         clients = Clients(
             cluster=self.cluster,
             pipelines=self.kfp,
@@ -78,7 +79,8 @@ class Outside:
             bind=lambda run, uid, platform, queued: {"pipeline_spec": {}},
         )
         raise_recursion_limit()
-        options = Options(namespaces=(NAMESPACE,), host="127.0.0.1", port=0, workers=4)
+        namespaces = (NAMESPACE, *others)
+        options = Options(namespaces=namespaces, host="127.0.0.1", port=0, workers=4)
         stop, ready = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(operate(clients, self.platform, options, stop=stop, ready=ready))
         try:

@@ -100,3 +100,9 @@ async def test_an_operator_that_starts_later_continues_existing_runs(server, out
         await until(server, "early", lambda run: state(run) == "Succeeded")
     started = [one for one in outside.kfp.submitted if one.name.startswith("early:")]
     assert len(started) == 1
+
+
+async def test_runs_go_on_beside_a_namespace_whose_role_is_gone(server, outside):
+    async with outside.operating("deleted-namespace"):
+        await asyncio.to_thread(server.create, manifest("beside"))
+        await until(server, "beside", lambda run: state(run) == "Running")

@@ -124,7 +124,7 @@ async def wait_for_api(relist: Relist, stop: asyncio.Event) -> Relist | None:
             await readable.ping()
             await readable.deployments()
             for namespace, error in readable.refused.items():
-                logger.error("the runs in %s are not operated: %s", namespace, error)
+                logger.warning("the runs in %s are not operated: %s", namespace, error)
             return readable
         except KubernetesError as error:
             logger.warning("waiting for the AgentRLRun API: %s", error)

@@ -252,6 +252,8 @@ class Controller:
         if body is None:
             return
         self._store(body)
+        if after.finished and not before.finished:
+            self.metrics.runs_finished.labels(after.state).inc()
         for transition in transitions(before, after):
             logger.info("%s/%s: %s: %s", *key, transition.reason, transition.message)
             try:

@@ -10,7 +10,17 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from agentrl_components.spec.crd.status import STATES
+from agentrl_operator.errors import (
+    KfpError,
+    KubernetesError,
+    MlflowError,
+    NotLeaderError,
+    RunStoreError,
+)
 
+RESULTS = ("success", "not_found", "dependency_error", "internal_error")
+OUTCOMES = ("Succeeded", "Failed")
+DEPENDENCIES = (KubernetesError, NotLeaderError, KfpError, MlflowError, RunStoreError)
 RECONCILE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -43,6 +53,19 @@ class Metrics:
             ["dependency"],
             registry=self.registry,
         )
+        self.runs_finished = Counter(
+            "agentrl_runs_finished",
+            "Runs that this process saw end, by state.",
+            ["state"],
+            registry=self.registry,
+        )
+        # A series that begins with its first event has no increase by it.
+        for result in RESULTS:
+            self.reconciles.labels(result)
+        for error in DEPENDENCIES:
+            self.dependency_errors.labels(error.dependency)
+        for outcome in OUTCOMES:
+            self.runs_finished.labels(outcome)
         self.leader = Gauge(
             "agentrl_operator_leader",
             "1 if this process is the leader, 0 if it is on standby.",

@@ -46,6 +46,23 @@ async def test_errors_of_dependencies_are_counted_in_the_metrics():
         assert registry.get_sample_value("agentrl_operator_dependency_errors_total", counted) == 1
 
 
+async def test_each_run_that_ends_is_counted_once_and_not_again_after_a_restart():
+    world = World(backoffLimit=0)
+    await world.reconcile(3)
+    world.finish_phase("FAILED")
+    await world.reconcile(3)
+    assert world.status["state"] == "Failed"
+
+    def ended(state):
+        registry = world.controller.metrics.registry
+        return registry.get_sample_value("agentrl_runs_finished_total", {"state": state})
+
+    assert (ended("Failed"), ended("Succeeded")) == (1, 0)
+    world.restart()
+    await world.reconcile(3)
+    assert ended("Failed") == 0
+
+
 async def test_an_internal_error_is_counted_and_the_run_is_retried():
     world = World()
 

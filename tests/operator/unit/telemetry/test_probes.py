@@ -2,6 +2,7 @@ import json
 import time
 
 import aiohttp
+from prometheus_client import generate_latest
 
 from agentrl_operator.telemetry.metrics import Metrics
 from agentrl_operator.telemetry.probes import Health, probe_server
@@ -58,3 +59,13 @@ async def test_metrics_count_runs_by_state():
     assert 'agentrl_runs{state="Succeeded"} 0.0' in page
     assert 'agentrl_operator_reconcile_total{result="success"} 1.0' in page
     assert "agentrl_operator_last_response_age_seconds +Inf" in page
+
+
+async def test_counters_that_alerts_watch_begin_at_zero_and_not_with_the_first_event():
+    page = generate_latest(Metrics().registry).decode()
+    for counter in (
+        'agentrl_operator_reconcile_total{result="internal_error"}',
+        'agentrl_operator_dependency_errors_total{dependency="run_store"}',
+        'agentrl_runs_finished_total{state="Failed"}',
+    ):
+        assert f"{counter} 0.0" in page

@@ -171,6 +171,20 @@ def test_prometheus_can_scrape_environment_servers_where_it_is_named(render: Ren
     assert ("stranger", "environment", 8080) not in found
 
 
+@pytest.mark.parametrize("server", ["minio", "mlflow"])
+def test_an_ingress_controller_can_call_mlflow_or_minio_where_it_is_named(
+    render: Render, server: str
+) -> None:
+    space = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    both = {"minio": {"enabled": True}, "mlflow": {"enabled": True}}
+    found = calls(render(both | {"networkPolicy": {f"{server}From": [space]}}))
+    callers = {(source, target) for source, target, _ in found}
+    assert ("prometheus", f"trial {server}") in callers
+    assert ("prometheus", "trial minio" if server == "mlflow" else "trial mlflow") not in callers
+    assert ("stranger", f"trial {server}") not in callers
+    assert ("stage", f"trial {server}") in callers
+
+
 def test_an_environment_can_call_the_configured_destinations(render: Render) -> None:
     web = {"ports": [{"protocol": "TCP", "port": 80}]}
     found = calls(render({"networkPolicy": {"environmentEgress": [web]}}))

@@ -136,10 +136,6 @@ def test_probes_use_a_port_of_the_container(render: Render, everything: Manifest
             {"storage": {"others": [{"workloadIdentity": False}]}},
             "storage.others[0].existingSecret",
         ),
-        (
-            {"minio": {"enabled": True}, "storage": {"existingSecret": "k"}},
-            "storage.existingSecret",
-        ),
         ({"mlflow": {"enabled": True}, "tracking": {"uri": "http://m"}}, "tracking.uri"),
         ({"tracking": {"existingSecret": "k"}}, "tracking.existingSecret"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name"),

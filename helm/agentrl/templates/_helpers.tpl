@@ -134,13 +134,14 @@ secret: {{ get $secret "secret" | toJson }}
 {{- else if $own.workloadIdentity }}
 {{- fail "storage.url: required if storage.workloadIdentity is true" }}
 {{- else if .Values.minio.enabled }}
-{{- if $own.existingSecret }}
-{{- fail "storage.existingSecret: must be empty if minio.enabled is true, because the chart then creates a Secret" }}
-{{- end }}
 url: {{ printf "s3://%s" .Values.minio.bucket }}
 endpoint: {{ printf "http://%s-minio.%s.svc:9000" (include "agentrl.fullname" .) .Release.Namespace }}
 region: null
+{{- if $own.existingSecret }}
+secret: {{ merge (dict "name" $own.existingSecret) $keys | toJson }}
+{{- else }}
 secret: {{ dict "name" (printf "%s-minio" (include "agentrl.fullname" .)) "accessKey" "accesskey" "secretKey" "secretkey" | toJson }}
+{{- end }}
 {{- else }}
 url: s3://mlpipeline/agentrl
 endpoint: {{ printf "http://minio-service.%s.svc:9000" .Values.kfp.namespace }}

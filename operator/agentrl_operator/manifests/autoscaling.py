@@ -13,13 +13,18 @@ METRIC = "agentrl_env_sessions_share"
 
 
 def disruption_budget(resource: Resource, environment: Environment) -> Manifest:
-    """Lets one server at a time be evicted, so that the sessions of the others go on."""
+    """Lets one server at a time be evicted, so that the sessions of the others go on. A server that
+    is not ready may always be: without that, it would keep its node from being drained."""
     labels = environment_server.selector(resource, environment)
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": metadata(resource, environment.name, labels),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels}},
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": labels},
+        },
     }
 
 

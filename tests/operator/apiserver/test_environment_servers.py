@@ -48,6 +48,7 @@ async def test_scaled_environment_has_a_budget_and_is_scaled(server, outside):
         budget = f"apis/policy/v1/{base}/poddisruptionbudgets/{name}"
         found = await asyncio.to_thread(server.ask, "GET", budget)
         assert found["spec"]["maxUnavailable"] == 1
+        assert found["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
         fleet, run = outside.cluster.fleet, resource.read(made, outside.platform)
         await fleet.scale(NAMESPACE, name, 4)

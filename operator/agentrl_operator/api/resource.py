@@ -33,6 +33,8 @@ class Stated:
     """`spec.suspend`."""
     deadline_s: int | None = None
     """`spec.activeDeadlineSeconds`."""
+    ttl_s: int | None = None
+    """`spec.ttlSecondsAfterFinished`."""
     deletes_data: bool = False
     """Whether `spec.storage.onDelete` is `delete`."""
     sandboxed: bool = False
@@ -145,6 +147,7 @@ def _stated(spec: Mapping[str, Any]) -> Stated:
     return Stated(
         suspend=bool(spec.get("suspend", False)),
         deadline_s=spec.get("activeDeadlineSeconds"),
+        ttl_s=spec.get("ttlSecondsAfterFinished"),
         deletes_data=storage.get("onDelete") == "delete",
         sandboxed=any(one.get("backend") == "sandbox" for one in environments),
         queued=compute.get("queue") is not None,

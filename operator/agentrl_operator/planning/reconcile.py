@@ -237,7 +237,7 @@ def _decision_plan(
 
 def _finished_plan(situation: Situation, status: Status) -> Plan:
     """Remove what is left of a finished run, and delete it when its time to live is over."""
-    run, since, observation = situation.resource.run, status.completion_time, situation.observation
+    resource, since, observation = situation.resource, status.completion_time, situation.observation
     actions = server_deletions(observation) or admission.quota_release(situation, status)
     ended_s = (situation.now - since).total_seconds() if since is not None else 0.0
     if observation.ray_cluster is None:
@@ -249,7 +249,7 @@ def _finished_plan(situation: Situation, status: Status) -> Plan:
         )
         actions = [*actions, FinishMlflowRun(run_id=status.mlflow_run, status=outcome)]
         requeue_s = requeue_s or MLFLOW_RETRY_S
-    ttl_s = run.spec.ttl_seconds_after_finished if run is not None else None
+    ttl_s = resource.stated.ttl_s  # also of a manifest that the platform does not accept any more
     if ttl_s is None or since is None:
         return Plan(actions=tuple(actions), status=status, requeue_s=requeue_s)
     left_s = ttl_s - ended_s

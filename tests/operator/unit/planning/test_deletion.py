@@ -23,6 +23,16 @@ def test_a_finished_run_is_deleted_after_its_time_to_live():
     assert plan(SPEC, done, now=NOW + timedelta(days=9)).actions == ()
 
 
+def test_a_finished_run_whose_manifest_is_refused_later_is_deleted_after_its_time_to_live():
+    refused = SPEC | {"ttlSecondsAfterFinished": 60, "seed": -1}
+    done = started(phase_index=1, completion_time=NOW, mlflow_finished=True).with_(
+        state="Succeeded"
+    )
+    assert plan(refused, done, now=NOW + timedelta(seconds=20)).requeue_s == 40
+    due = plan(refused, done, now=NOW + timedelta(seconds=60))
+    assert due.actions == (actions.DeleteResource(),)
+
+
 def test_the_finalizer_is_removed_when_the_work_has_stopped():
     deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     run_id = resource.run_id(UID, 0, 0)

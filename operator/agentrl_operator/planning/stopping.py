@@ -228,7 +228,8 @@ def look_again_s(observation: Observation) -> float | None:
 
 def next_attempt(observation: Observation) -> int:
     """The attempt that continues the phase after a stop: the observed one, or the one after it if
-    that was stopped before its end."""
+    that was stopped before its end. KFP reports one whose Workflow is gone as alive for ever."""
     kfp = observation.kfp
-    stopped = isinstance(kfp, KfpRun) and not (kfp.alive or kfp.succeeded)
+    alive = isinstance(kfp, KfpRun) and kfp.alive and not observation.workflow_lost
+    stopped = isinstance(kfp, KfpRun) and not (alive or kfp.succeeded)
     return observation.attempt + (1 if stopped else 0)

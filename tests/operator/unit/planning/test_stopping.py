@@ -40,6 +40,19 @@ def test_a_suspended_run_stops_and_resumes_with_a_new_attempt():
     )
 
 
+def test_a_run_whose_workflow_was_lost_while_it_was_suspended_resumes_without_a_failure():
+    lost = Observation(kfp=KfpRun(state="CANCELING"), workflow="lost", pods=0)
+    done = plan(SPEC | {"suspend": True}, started(), lost)
+    assert done.status.state == "Suspended"
+
+    resumed = plan(SPEC, done.status, lost)
+    assert (resumed.status.attempt, resumed.status.failures) == (1, 0)
+    going = plan(SPEC, resumed.status, Observation(attempt=1))
+    assert going.actions == (
+        actions.StartKfpRun(run_id=resource.run_id(UID, 0, 1), phase=0, attempt=1),
+    )
+
+
 def test_a_suspension_withdrawn_early_is_completed_first():
     status = started().with_condition(
         Kind.SUSPENDED, "False", Reason.SUSPENDING, "work is stopping", NOW

@@ -96,11 +96,11 @@ class RankActor(Rank):
         self._shared = SharedBuckets(self.full_weights(), limit)
 
     @torch.no_grad()
-    def share(self) -> SharedBucket | None:
-        """The next bucket; None: there are no other weights. A collective call: all ranks gather
-        the same weights."""
+    def share(self, readers: Collection[int]) -> SharedBucket | None:
+        """The next bucket, in memory if this rank is one of `readers`; None: there are no other
+        weights. A collective call: all ranks gather the same weights."""
         assert self._shared is not None
-        return self._shared.fill()
+        return self._shared.fill(read=self._setup.rank in readers)
 
     def stop_sharing(self) -> None:
         """Free the memory of the buckets, which the sampler does not read any more."""

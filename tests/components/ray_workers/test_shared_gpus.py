@@ -5,6 +5,7 @@ sleep."""
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from corridor_jobs import jobs
@@ -15,6 +16,7 @@ from ray_bench import connected, model_folder, open_trainers, pid, reserved, tra
 from agentrl_components.ray_workers.actors import Actors
 from agentrl_components.ray_workers.calls.results import results
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
+from agentrl_components.ray_workers.hand_over.same_gpu import SameGpuTransfer
 from agentrl_components.ray_workers.samplers import RaySamplers
 
 pytest.importorskip("ray")
@@ -86,6 +88,12 @@ def test_samplers_play_with_the_weights_of_the_trainers_and_sleep_while_these_co
     assert [one.bytes for one in samplers.handed_over] == [weights, weights]
 
 
+def shared_files(trainers):
+    """The memory that trainers share, which torch keeps until all addresses were read."""
+    pids = [pid(actor) for actor in trainers._actors]
+    return [path.name for one in pids for path in Path("/dev/shm").glob(f"torch_{one}_*")]
+
+
 def test_a_sampler_that_dies_gets_the_device_of_its_trainer_again(expected, actors):
     del expected  # has trained
     samplers = actors.samplers
@@ -98,3 +106,15 @@ def test_a_sampler_that_dies_gets_the_device_of_its_trainer_again(expected, acto
     for played in both:
         assert_equal(played, before)
     assert results([actor.rank.remote() for actor in samplers.actors]) == [0, 1]
+
+
+def test_a_hand_over_to_some_samplers_leaves_no_memory_with_the_trainers(expected, actors):
+    """Regression: all trainers shared their weights, also those whose sampler did not take part."""
+    del expected  # has trained
+    samplers, trainers = actors.samplers, actors.trainers
+    samplers.sleep()
+    trainers.rest()
+    done = SameGpuTransfer(trainers.source).send_again(samplers.actors[:1], 2)
+    assert done.bytes == sum(tensor.nbytes for tensor in dict(trainers.weights()).values())
+    assert shared_files(trainers) == []
+    samplers.hand_over(2)

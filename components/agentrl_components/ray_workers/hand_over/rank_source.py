@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from agentrl_components.ray_workers.calls.results import call_all, results, stream
@@ -52,9 +52,11 @@ class RankSource:
         """Begin to put all weights into memory that samplers of the same devices read."""
         call_all(self._actors, "start_sharing", BUCKET_BYTES)
 
-    def share(self) -> list[SharedBucket]:
-        """The next bucket of each rank, all with the same weights; empty: there are no others."""
-        return [bucket for bucket in call_all(self._actors, "share") if bucket is not None]
+    def share(self, readers: Collection[int]) -> list[SharedBucket]:
+        """The next bucket of each rank, all with the same weights; empty: there are no others.
+        Those of ranks that are not `readers` are not in memory."""
+        buckets = call_all(self._actors, "share", list(readers))
+        return [bucket for bucket in buckets if bucket is not None]
 
     def stop_sharing(self) -> None:
         """Free the memory of the buckets, which no sampler reads any more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentrl_components.ray_workers.hand_over.receivers import Receivers
@@ -19,9 +19,10 @@ class SharingSource(Protocol):
         """Begin to share all weights."""
         ...
 
-    def share(self) -> Sequence[SharedBucket]:
+    def share(self, readers: Collection[int]) -> Sequence[SharedBucket]:
         """The next bucket of each rank, all with the same weights; empty: there are no others.
-        Overwrites what the call before the last one shared."""
+        Only those of the ranks `readers` are in memory: each of these must be read. Overwrites
+        what the call before the last one shared."""
         ...
 
     def stop_sharing(self) -> None:
@@ -48,7 +49,7 @@ class SameGpuTransfer:
         self._source.start_sharing()
         loading: deque[Mapping[int, Any]] = deque()
         size = 0
-        while buckets := self._source.share():
+        while buckets := self._source.share(_readers(ranks, receivers)):
             beside = {place: (buckets[rank],) for place, rank in ranks.items()}
             loading.append(receivers.call_each("load", beside))
             if len(loading) == BUFFERS:
@@ -61,3 +62,8 @@ class SameGpuTransfer:
     def send_again(self, samplers: Sequence[Any], version: int) -> HandOver:
         """As `WeightTransfer.send_again`."""
         return self.send(samplers, version)
+
+
+def _readers(ranks: Mapping[int, int], receivers: Receivers) -> list[int]:
+    """The ranks whose sampler still takes part. `ranks`: those of samplers, by their index."""
+    return [rank for place, rank in ranks.items() if place not in receivers.lost]

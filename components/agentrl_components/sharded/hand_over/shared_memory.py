@@ -29,14 +29,15 @@ class SharedBucket:
     it has made `BUFFERS - 1` others."""
 
     entries: tuple[Entry, ...]
-    content: bytes
-    """The address of the memory, as torch passes it to another process."""
+    content: bytes | None
+    """The address of the memory, as torch passes it to another process; None if none reads it."""
     bytes: int
     """Bytes of the weights."""
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The weights by name, as copies on the device. They are there when the last one was
         yielded."""
+        assert self.content is not None
         content = pickle.loads(self.content)
         for name, kind, shape, span in spans(self.entries):
             yield name, content[span].clone().view(kind).view(shape)
@@ -53,13 +54,16 @@ class SharedBuckets:
         self._buffers: list[Tensor] = []
         """The one that was filled last is the last one."""
 
-    def fill(self) -> SharedBucket | None:
+    def fill(self, *, read: bool) -> SharedBucket | None:
         """The next weights; None: there are no others. Overwrites those of the bucket that was
-        made `BUFFERS` calls ago."""
+        made `BUFFERS` calls ago. If none will `read` them they are not put into memory: torch
+        keeps the memory of an address for the life of this process until somebody opens it."""
         group = next(self._groups, None)
         if group is None:
             return None
         entries, size = entries_of(group), sum(tensor.nbytes for _, tensor in group)
+        if not read:
+            return SharedBucket(entries=entries, content=None, bytes=size)
         buffer = self._next_buffer(size, group[0][1].device)
         for (_, tensor), (*_, span) in zip(group, spans(entries), strict=True):
             buffer[span].copy_(bytes_of(tensor))

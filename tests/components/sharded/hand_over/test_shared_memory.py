@@ -1,9 +1,11 @@
 """Weights in memory that another process reads."""
 
 import io
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,6 +36,11 @@ def read_elsewhere(bucket):
     return torch.load(io.BytesIO(run.stdout))
 
 
+def shared_files():
+    """The memory that this process shares, which torch keeps until all addresses were read."""
+    return set(Path("/dev/shm").glob(f"torch_{os.getpid()}_*"))
+
+
 @pytest.fixture
 def shared():
     return SharedBuckets(iter(WEIGHTS.items()), 32)
@@ -41,7 +48,7 @@ def shared():
 
 def test_another_process_finds_the_weights(shared):
     found = {}
-    while bucket := shared.fill():
+    while bucket := shared.fill(read=True):
         found |= read_elsewhere(bucket)
     assert found.keys() == WEIGHTS.keys()
     for name, tensor in WEIGHTS.items():
@@ -50,13 +57,25 @@ def test_another_process_finds_the_weights(shared):
 
 
 def test_the_memory_of_a_bucket_is_filled_again_two_buckets_later(shared):
-    first, second = shared.fill(), shared.fill()
+    first, second = shared.fill(read=True), shared.fill(read=True)
     assert [entry[0] for entry in first.entries] == ["a", "b"]
     assert [entry[0] for entry in second.entries] == ["c"]
     (before,) = [tensors for name, tensors in first.tensors() if name == "b"]
     assert before.tolist() == [0, 1, 2, 3]
-    third = shared.fill()
+    third = shared.fill(read=True)
     assert [entry[0] for entry in third.entries] == ["d", "e", "f"]
     assert dict(second.tensors())["c"].tolist() == WEIGHTS["c"].tolist()
     assert dict(first.tensors())["a"][0, 0] == 7  # the bytes of "d"
-    assert shared.fill() is None
+    assert shared.fill(read=True) is None
+
+
+def test_what_nobody_reads_takes_no_memory(shared):
+    """Regression: each address that no sampler read kept its memory on the GPU for ever."""
+    before = shared_files()
+    first, second = shared.fill(read=False), shared.fill(read=True)
+    assert [entry[0] for entry in first.entries] == ["a", "b"]
+    assert first.bytes == 24 + 8
+    assert len(shared_files() - before) == 1  # that of the second
+    assert dict(second.tensors())["c"].tolist() == WEIGHTS["c"].tolist()
+    assert shared.fill(read=False).bytes == 4 + 6 + 8
+    assert shared.fill(read=False) is None

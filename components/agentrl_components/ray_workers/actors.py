@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from agentrl_components.engines.vllm_engine.weights import required_shapes
 from agentrl_components.errors import ModelError, WorkersLostError
 from agentrl_components.model.shape import read_shape
 from agentrl_components.ray_workers.cluster import connect
@@ -23,6 +24,9 @@ from agentrl_components.ray_workers.trainers import RayTrainers
 from agentrl_components.spec import RunSpec, Samplers
 from agentrl_components.workers.held_open import HeldOpen
 
+RECURRENT = ".A_log"
+"""How the name of a weight ends that every layer with a recurrent state has."""
+
 
 class Actors(HeldOpen):
     """A context manager that keeps the connection to Ray and the actors open.
@@ -38,10 +42,13 @@ class Actors(HeldOpen):
         """Connect to Ray and start the actors, or take over those that an earlier driver has left.
         `trains` is false for an evaluation, whose samplers play with the weights of the model
         folder. `note` gets what people should know about these actors. Raises what `connect`
-        raises, and `ModelError` if the model cannot be opened or split as the manifest says."""
+        raises, and `ModelError` if the model cannot be opened, split or handed over as the manifest
+        says."""
         assert spec.compute.ray is not None
         reserved = reservations(spec.compute)
         _check_division(spec, model)
+        if trains:
+            _check_changes(spec, model)
         with ExitStack() as opened:
             opened.callback(connect(spec.compute.ray, reserved))
             placement = open_placement(spec.compute.ray, reserved, note, trains=trains)
@@ -162,4 +169,18 @@ def _check_division(spec: RunSpec, model: ModelFolder) -> None:
             f"spec.compute.samplers.tensorParallel: {samplers.tensor_parallel} does not divide the "
             f"{undivided} of {spec.model.source}; set it to one of "
             f"{', '.join(map(str, shape.divisors))}"
+        )
+
+
+def _check_changes(spec: RunSpec, model: ModelFolder) -> None:
+    """Raise `ModelError` if changes alone are to be sent to vLLM and it cannot take them. It writes
+    them where a loader copies a weight once, by `Tensor.copy_`. Those of layers with a recurrent
+    state compute with the entries that have not changed, or write by other means: no error, but
+    wrong weights."""
+    if not spec.compute.sparse_hand_over or spec.rollout.engine != "vllm":
+        return
+    if any(name.endswith(RECURRENT) for name in required_shapes(model.path)):
+        raise ModelError(
+            f"spec.compute.sparseHandOver: vLLM cannot write changes into the recurrent layers "
+            f"(Mamba, Gated DeltaNet) of {spec.model.source}; set it to false"
         )

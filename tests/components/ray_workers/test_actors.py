@@ -24,6 +24,7 @@ from ray_bench import (
     skewed_examples,
     train,
 )
+from safetensors.torch import save_file
 from spawned_processes import spawned
 
 from agentrl_components.errors import (
@@ -397,6 +398,25 @@ def test_heads_of_a_model_of_transformers_are_those_of_its_config(tmp_path):
         ModelError, match=r"3 does not divide the 4 heads of .*; set it to one of 1, 2"
     ):
         Actors(spec(**FIELDS, compute=split), foreign, trains=True, note=print)
+
+
+def test_a_hand_over_of_changes_to_the_mamba_layers_of_vllm_is_refused(tmp_path):
+    """Regression: the samplers had wrong weights. Entries of A that had not changed, which are
+    -exp(A_log), became -exp(-exp(A_log))."""
+    save_file({"model.layers.0.mamba.A_log": torch.zeros(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "falcon_h1"}')
+    changes = {"ray": "embedded", "samplers": {"gpus": 1}, "sparseHandOver": True}
+    run = spec(
+        model={"source": "hf://tiiuae/Falcon-H1-0.5B-Base", "dtype": "bfloat16"},
+        rollout={"engine": "vllm"},
+        compute=changes,
+    )
+    with pytest.raises(ModelError) as refused:
+        Actors(run, ModelFolder(path=tmp_path, vocabulary=()), trains=True, note=print)
+    assert str(refused.value) == (
+        "spec.compute.sparseHandOver: vLLM cannot write changes into the recurrent layers (Mamba, "
+        "Gated DeltaNet) of hf://tiiuae/Falcon-H1-0.5B-Base; set it to false"
+    )
 
 
 def test_a_trainer_that_was_killed_is_reported(two):

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import time
+from itertools import count
 
 import pytest
 from corridor_jobs import GREEDY, jobs
@@ -20,7 +21,12 @@ from ray_bench import (
 
 from agentrl_components.errors import WorkersLostError
 from agentrl_components.ray_workers.calls.results import results
-from agentrl_components.ray_workers.calls.silence import SilenceWatch, playing_s
+from agentrl_components.ray_workers.calls.silence import (
+    Progress,
+    SilenceWatch,
+    ask_actors,
+    playing_s,
+)
 from agentrl_components.ray_workers.group_samplers import RayGroupSamplers
 from agentrl_components.ray_workers.hand_over.buckets import BucketTransfer
 from agentrl_components.ray_workers.samplers import RaySamplers
@@ -148,18 +154,29 @@ def hang(samplers, place):
 
 
 def test_a_sampler_that_hangs_is_replaced_at_the_next_hand_over(trainers, model):
-    watch = SilenceWatch(silent_s=4.0, ask_s=0.2)  # longer than a live one is ever busy
+    hanging = []
+
+    def ask(actors, limit_s):
+        answers = ask_actors(actors, limit_s)
+        live = {place: Progress(next(steps)) for place in answers if place not in hanging}
+        return answers | live  # a live one gets further however slow this machine is
+
+    steps = count()
+    watch = SilenceWatch(silent_s=1.0, ask_s=0.2, ask=ask)
     transfer = BucketTransfer(trainers.source, adapters=False, watch=watch)
     samplers = RaySamplers(SPEC, model, reserved(samplers=2), "cpu", transfer).open()
     try:
         assert samplers.watch.silent_s == playing_s(SPEC)
         samplers.hand_over(1)
         before = pids(samplers)
+        hanging.append(1)
         hang(samplers, 1)
         samplers.hand_over(2)
+        hanging.clear()
         after = pids(samplers)
         assert (after[0] == before[0], after[1] == before[1]) == (True, False)
         samplers.watch = watch
+        hanging.append(0)
         hang(samplers, 0)
         samplers.sleep()  # ends it
         played = samplers.play([jobs(2), jobs(2)], RULES, 3)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ ASK_S = 60.0
 """How often actors are asked."""
 ANSWER_S = 10.0
 """How long they may take to answer."""
+UNASKED = 3
+"""After so many times `ask_s` without a question nobody has watched the actors meanwhile. While
+somebody waits for their calls, questions are up to two apart."""
 
 
 def playing_s(spec: RunSpec) -> float:
@@ -37,9 +41,28 @@ class Progress(NamedTuple):
     """Warnings since it was asked last, such as that an environment hangs."""
 
 
+Ask = Callable[[Mapping[int, Any], float], Mapping[int, Progress]]
+"""Asks actors by place, and waits some seconds. Returns the answers of those that gave one."""
+
+
+def ask_actors(actors: Mapping[int, Any], limit_s: float) -> dict[int, Progress]:
+    """Call `progress` of actors of Ray, as `Ask` says. Raises what `check_ray` raises."""
+    import ray
+    from ray.exceptions import RayError
+
+    check_ray()
+    calls = {place: actor.progress.remote() for place, actor in actors.items()}
+    ray.wait(list(calls.values()), num_returns=len(calls), timeout=limit_s)
+    answers: dict[int, Progress] = {}
+    for place, call in calls.items():
+        with suppress(RayError):  # its calls fail too, or it does not answer in time
+            answers[place] = ray.get(call, timeout=0)
+    return answers
+
+
 @dataclass(slots=True)
 class _Seen:
-    """How far an actor has got, and when it was first seen there."""
+    """How far an actor has got, and since when it has been there as far as anybody watched."""
 
     actor: Any
     done: int | None
@@ -51,11 +74,16 @@ class SilenceWatch:
     of this process: nobody looks at those of actors while a run stands still."""
 
     def __init__(
-        self, silent_s: float = SILENT_S, ask_s: float = ASK_S, answer_s: float = ANSWER_S
+        self,
+        silent_s: float = SILENT_S,
+        ask_s: float = ASK_S,
+        clock: Callable[[], float] = time.monotonic,
+        ask: Ask = ask_actors,
     ) -> None:
-        self.silent_s, self.ask_s, self._answer_s = silent_s, ask_s, answer_s
+        self.silent_s, self.ask_s = silent_s, ask_s
+        self.now, self._ask = clock, ask
         self._seen: dict[int, _Seen] = {}
-        self._asked_at = time.monotonic()
+        self._asked_at = self.now()
 
     @property
     def death(self) -> WorkersLostError:
@@ -67,7 +95,7 @@ class SilenceWatch:
         actor is silent, has died or could not be reached. Raises what `outcomes` of Ray's calls
         raises."""
         found: dict[int, Any] = {}
-        waiting, began = dict(calls), time.monotonic()
+        waiting, began = dict(calls), self.now()
         while waiting:
             ready = ready_ones(list(waiting.values()), limit_s=self.ask_s)
             for place in [place for place, call in waiting.items() if call in ready]:
@@ -83,7 +111,7 @@ class SilenceWatch:
         """The results of one call of each of `actors`, and of `others`, whose actors are not
         watched. Raises what `results` of Ray's calls raises, and `WorkersLostError` as soon as an
         actor is silent."""
-        began = time.monotonic()
+        began = self.now()
 
         def check(waiting: Sequence[Any]) -> None:
             left = [place for place, call in enumerate(calls) if call in waiting]
@@ -95,16 +123,23 @@ class SilenceWatch:
     def silent(self, actors: Mapping[int, Any], began: Mapping[int, float]) -> list[int]:
         """The places of the actors that work on calls and have got no further, or have not
         answered, for `silent_s`. Asks them, unless that was done in the last `ask_s`. `began`: the
-        places of these actors, and when the oldest call of each was made. The time before it does
-        not count."""
-        now = time.monotonic()
+        places of these actors, and when (by `now`) the oldest call of each was made. The time
+        before it does not count. Nor does time in which nobody asked, for an actor that does not
+        answer the first question after it: that it got no further is not known."""
+        now = self.now()
         if not began or now - self._asked_at < self.ask_s:
             return []
+        unwatched = now - self._asked_at > UNASKED * self.ask_s
         self._asked_at = now
-        for place, done in self._answers({place: actors[place] for place in began}).items():
+        answers = self._answers({place: actors[place] for place in began})
+        for place in began:
             seen = self._seen.get(place)
-            if seen is None or seen.actor is not actors[place] or seen.done != done:
-                self._seen[place] = _Seen(actors[place], done, now)
+            if seen is None or seen.actor is not actors[place]:
+                self._seen[place] = _Seen(actors[place], answers.get(place), now)
+            elif place not in answers:
+                seen.since = now if unwatched else seen.since
+            elif seen.done != answers[place]:
+                seen.done, seen.since = answers[place], now
         self._seen = {place: one for place, one in self._seen.items() if place in began}
         return [
             place
@@ -112,23 +147,10 @@ class SilenceWatch:
             if now - max(one.since, began[place]) > self.silent_s
         ]
 
-    def _answers(self, actors: Mapping[int, Any]) -> dict[int, int | None]:
-        """How far each actor has got. One that does not answer is where it was seen last."""
-        import ray
-        from ray.exceptions import RayError
-
-        check_ray()
-        calls = {place: actor.progress.remote() for place, actor in actors.items()}
-        ray.wait(list(calls.values()), num_returns=len(calls), timeout=self._answer_s)
-        answers: dict[int, int | None] = {}
-        for place, call in calls.items():
-            seen = self._seen.get(place)
-            try:
-                answer: Progress = ray.get(call, timeout=0)
-            except RayError:  # its calls fail too, or it does not answer in time
-                answers[place] = seen.done if seen is not None else None
-                continue
-            answers[place] = answer.done
+    def _answers(self, actors: Mapping[int, Any]) -> dict[int, int]:
+        """How far each actor that answers has got."""
+        answers = self._ask(actors, ANSWER_S)
+        for place, answer in answers.items():
             for note in answer.notes:
                 LOG.warning("sampler-%d: %s", place, note)
-        return answers
+        return {place: answer.done for place, answer in answers.items()}

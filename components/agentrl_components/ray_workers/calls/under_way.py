@@ -59,7 +59,7 @@ class _Call:
     actor: Any = None
     """The one that was called last."""
     began: float = 0.0
-    """When it was called."""
+    """When it was called, by the clock of the watch."""
     attempts: int = 0
 
 
@@ -153,5 +153,5 @@ class CallsUnderWay:
 
     def _make(self, call: _Call) -> None:
         call.attempts += 1
-        call.actor, call.began = self._actors.actors[call.place], time.monotonic()
+        call.actor, call.began = self._actors.actors[call.place], self._watch.now()
         self._calls[getattr(call.actor, call.method).remote(*call.arguments)] = call

@@ -1,6 +1,7 @@
 """Actors that live, and work on calls, but get no further."""
 
 import time
+from itertools import count
 
 import pytest
 from learner_bench import spec
@@ -27,10 +28,11 @@ def start(ray):
 
     class Worker:
         def __init__(self):
-            self.number, self.notes = 0, ()
+            self.number, self.notes, self.times = 0, (), 0
 
         def progress(self):
             notes, self.notes = self.notes, ()
+            self.number += self.times > 0
             return Progress(self.number, notes)
 
         def work_until_asked(self, note):
@@ -40,13 +42,16 @@ def start(ray):
                 self.number += 1
             return note
 
-        def work(self, steps):
-            for _ in range(steps):
-                time.sleep(0.2)
-                self.number += 1
-            while not steps:
+        def work(self, times):
+            """Until it was asked so many times, at each of which it has got further."""
+            self.times = times
+            while self.number < times:
+                time.sleep(0.1)
+            return times
+
+        def hang(self):
+            while True:
                 time.sleep(1)
-            return steps
 
         def dies(self):
             import os
@@ -60,6 +65,11 @@ def start(ray):
     yield start
     for actor in started:
         ray.kill(actor)
+
+
+def watch_of_asking(silent_s):
+    """A watch whose seconds are questions: a machine that is slow makes nobody silent."""
+    return SilenceWatch(silent_s, ask_s=0.2, clock=count().__next__)
 
 
 @pytest.mark.parametrize("timeout_s", [60.0, 3600.0])
@@ -79,23 +89,23 @@ def test_trainers_wait_for_each_other_until_a_silent_sampler_is_found():
 def test_calls_of_actors_that_get_no_further_or_die_are_lost_and_the_others_have_results(start):
     actors = {place: start() for place in (0, 2, 3)}
     calls = {
-        0: actors[0].work.remote(0),
-        2: actors[2].work.remote(12),  # longer than an actor may be silent
+        0: actors[0].hang.remote(),
+        2: actors[2].work.remote(3),  # longer than an actor may be silent
         3: actors[3].dies.remote(),
     }
-    found = SilenceWatch(silent_s=1.0, ask_s=0.2).outcomes(actors, calls)
+    found = watch_of_asking(silent_s=1.0).outcomes(actors, calls)
     assert list(found) == [0, 2, 3]
     assert str(found[0]) == "a process of the run has sampled nothing for 1 s"
-    assert found[2] == 12
+    assert found[2] == 3
     assert isinstance(found[3], WorkersLostError)
 
 
 def test_a_silent_actor_is_an_error_of_those_who_need_the_results_of_all(start):
     silent, busy, other = start(), start(), start()
-    watch = SilenceWatch(silent_s=1.0, ask_s=0.2)
-    assert watch.results([busy], [busy.work.remote(2)], [other.work.remote(1)]) == [2, 1]
-    with pytest.raises(WorkersLostError, match="has sampled nothing for 1 s"):
-        watch.results([silent, busy], [silent.work.remote(0), busy.work.remote(1)])
+    watch = watch_of_asking(silent_s=0.5)
+    assert watch.results([busy], [busy.work.remote(1)], [other.work.remote(0)]) == [1, 0]
+    with pytest.raises(WorkersLostError, match=r"has sampled nothing for 0\.5 s"):
+        watch.results([silent, busy], [silent.hang.remote(), busy.work.remote(1)])
 
 
 def test_notes_of_actors_that_work_are_in_the_log_of_the_driver_once(start, caplog):
@@ -106,11 +116,58 @@ def test_notes_of_actors_that_work_are_in_the_log_of_the_driver_once(start, capl
     assert [one.message for one in caplog.records] == [f"sampler-4: {note}"]
 
 
-def test_an_actor_that_had_nothing_to_do_was_not_silent(start):
-    actor = {0: start()}
-    watch = SilenceWatch(silent_s=0.5, ask_s=0.0)
-    first = {0: time.monotonic()}
-    assert watch.silent(actor, first) == []
-    time.sleep(0.8)
-    assert watch.silent(actor, {0: time.monotonic()}) == []  # its first call had ended
-    assert watch.silent(actor, first) == [0]
+class Actors:
+    """Stand for actors, and for the clock: at each time some have got somewhere, others do not
+    answer."""
+
+    def __init__(self):
+        self.time, self.done = 0.0, {}
+
+    def ask(self, actors, _limit_s):
+        return {place: Progress(self.done[place]) for place in actors if place in self.done}
+
+    def watch(self):
+        return SilenceWatch(silent_s=100.0, ask_s=10.0, clock=lambda: self.time, ask=self.ask)
+
+    def silent(self, watch, time, done, began):
+        """The silent ones at a time. Of actor N the oldest call began at `began[N]`."""
+        self.time, self.done = time, done
+        return watch.silent(dict.fromkeys(began, "an actor"), began)
+
+
+def test_an_actor_that_had_nothing_to_do_was_not_silent():
+    actors = Actors()
+    watch = actors.watch()
+    for time_s in range(10, 120, 10):  # is at 5 from 10 on
+        assert actors.silent(watch, time_s, {0: 5}, began={0: 0}) == []
+    assert actors.silent(watch, 120, {0: 5}, began={0: 115}) == []  # its first call had ended
+    assert actors.silent(watch, 130, {0: 5}, began={0: 0}) == [0]
+
+
+def test_an_actor_that_gets_further_in_time_is_not_silent():
+    actors = Actors()
+    watch = actors.watch()
+    for time_s in range(10, 400, 10):
+        done = {0: time_s // 100, 1: 0 if time_s < 200 else 1}
+        wanted = [] if time_s <= 110 or 200 <= time_s <= 300 else [1]
+        assert actors.silent(watch, time_s, done, began={0: 0, 1: 0}) == wanted
+
+
+def test_time_in_which_nobody_asked_is_no_silence_of_an_actor_that_does_not_answer():
+    """Regression: after a long evaluation one answer that took too long ended a sampler."""
+    actors = Actors()
+    watch = actors.watch()
+    assert actors.silent(watch, 10, {0: 5, 1: 5}, began={0: 0, 1: 0}) == []
+    # Nobody asks for 3,000 s. Actor 1 answers then, and has got no further.
+    assert actors.silent(watch, 3010, {1: 5}, began={0: 0, 1: 0}) == [1]
+    for time_s in range(3020, 3120, 10):
+        assert actors.silent(watch, time_s, {}, began={0: 0}) == []
+    assert actors.silent(watch, 3120, {}, began={0: 0}) == [0]
+
+
+def test_an_actor_that_never_answers_is_silent():
+    actors = Actors()
+    watch = actors.watch()
+    for time_s in range(10, 120, 10):
+        assert actors.silent(watch, time_s, {}, began={0: 0}) == []
+    assert actors.silent(watch, 120, {}, began={0: 0}) == [0]

@@ -1,6 +1,7 @@
 """Calls that are made again if their actor dies, or gets no further."""
 
 import time
+from itertools import count
 
 import pytest
 
@@ -136,24 +137,23 @@ def test_an_actor_that_lives_but_gets_no_further_is_replaced(ray, tmp_path):
             self.steps, self.number = steps, 0
 
         def progress(self):
+            self.number += self.steps  # since it was asked last
             return Progress(self.number)
 
         def play(self, path):
-            for self.number in range(self.steps):  # noqa: B020
-                time.sleep(0.2)
             deadline = time.monotonic() + 30  # for code that never replaces the other one
             while not path.exists() and time.monotonic() < deadline:
                 time.sleep(0.1)
-                self.number += 1
             while not self.steps:  # stuck
                 time.sleep(1)
             return "played"
 
     player = ray.remote(Player).options(num_cpus=0, max_concurrency=2)
-    busy, stuck = player.remote(20), player.remote(0)
+    busy, stuck = player.remote(1), player.remote(0)
     (tmp_path / "stuck").touch()
     pool = Pool([busy, stuck], [touches()])
-    calls = CallsUnderWay(pool, SilenceWatch(silent_s=1.5, ask_s=0.3))
+    asking = SilenceWatch(silent_s=1.5, ask_s=0.3, clock=count().__next__)  # seconds are questions
+    calls = CallsUnderWay(pool, asking)
     calls.start(0, 0, "play", tmp_path / "made")
     calls.start(1, 1, "play", tmp_path / "stuck")
     assert calls.wait() == [(1, "touched")]

@@ -95,7 +95,8 @@ def _run_until_done(
 ) -> Report:
     """Run all stages. If processes that hold the model die, open new ones and resume from the last
     checkpoint, unless the run is to stop. Raises `WorkersLostError` if they die `LIVES` times
-    without progress in between. An error that ends the run is part of its state."""
+    and finish no iteration in between that is new: iterations since the last checkpoint are done
+    again. An error that ends the run is part of its state."""
     lost, reached = 0, -1
     begun = False  # until then the state is that of an earlier process
     while True:
@@ -110,8 +111,9 @@ def _run_until_done(
             reached = max(reached, len(context.history))
             if lost == LIVES:
                 given_up = WorkersLostError(
-                    f"{error}; no iteration was finished between {LIVES} such losses; "
-                    "run the same command again: the run goes on from its last checkpoint"
+                    f"{error}; no iteration after {reached} was finished between {LIVES} such "
+                    "losses; run the same command again: the run goes on from its last checkpoint; "
+                    "if processes die often, lower update.checkpointEvery"
                 )
                 if begun:
                     _write_end(context.journal, given_up)

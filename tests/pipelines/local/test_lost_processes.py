@@ -64,9 +64,16 @@ def test_a_run_gives_up_when_its_processes_die_three_times_at_the_same_place(tmp
     view, error = run_until_given_up(tmp_path, 4, 4, 4)
     assert view.notes == ["a trainer died; the run resumes from its last checkpoint"] * 2
     assert error == (
-        "a trainer died; no iteration was finished between 3 such losses; run the same command "
-        "again: the run goes on from its last checkpoint"
+        "a trainer died; no iteration after 4 was finished between 3 such losses; run the same "
+        "command again: the run goes on from its last checkpoint; if processes die often, lower "
+        "update.checkpointEvery"
     )
+
+
+def test_iterations_that_are_done_again_do_not_begin_the_count_anew(tmp_path):
+    """After a checkpoint at 10. Regression: the error said that no iteration was finished."""
+    _, error = run_until_given_up(tmp_path, 18, 16, 14)
+    assert error.startswith("a trainer died; no iteration after 18 was finished between 3 such")
 
 
 def test_a_run_that_is_to_stop_does_not_start_its_processes_again(tmp_path):

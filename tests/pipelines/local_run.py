@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -41,6 +43,17 @@ def run_and_kill(run: AgentRLRun, root: Path, after_s: float) -> bool:
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
     return process.exitcode != 0
+
+
+def run_with_kills(run: AgentRLRun, root: Path, waits: Sequence[float]) -> Path:
+    """A run that is killed after each of `waits`, in seconds, and then ends. Returns its folder. If
+    it ends before, it begins anew in another folder, and is killed earlier."""
+    for number in count():
+        folder = root / f"killed-{number}"
+        if all(run_and_kill(run, folder, wait / 2**number) for wait in waits):
+            assert not run_and_kill(run, folder, 600.0)
+            break
+    return folder
 
 
 def results(root: Path) -> tuple[str, dict, bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from corridor_run import FORK, manifest
-from local_run import copy_run, results, run_and_kill, run_to_end
+from local_run import copy_run, results, run_and_kill, run_to_end, run_with_kills
 
 from agentrl_components.errors import SpecError, StoreError
 from agentrl_components.run.journal import Journal
@@ -112,7 +112,7 @@ def test_a_rollback_restores_the_weights_and_survives_kills(tmp_path):
     alarm = {"action": "rollback", "window": 2, "entropyBelow": 50}
     phases = [{"maxTurns": 2, "iterations": 5}, {"maxTurns": 4, "iterations": 5}]
     run = manifest(horizon={"phases": phases, "alarms": [alarm]}, update={"keepLast": 20}, seed=3)
-    reference, disturbed = tmp_path / "reference", tmp_path / "disturbed"
+    reference = tmp_path / "reference"
     began = time.monotonic()
     assert not run_and_kill(run, reference, 600.0)
     seconds = time.monotonic() - began
@@ -133,22 +133,22 @@ def test_a_rollback_restores_the_weights_and_survives_kills(tmp_path):
     assert weights[0] == weights[1]
 
     moments = random.Random(1)
-    kills = 0
-    while run_and_kill(run, disturbed, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 600.0):
-        kills += 1
+    disturbed = run_with_kills(
+        run, tmp_path, [moments.uniform(0.1, 0.3) * seconds for _ in range(3)]
+    )
     assert results(disturbed) == results(reference)
 
 
 def test_stale_rollouts_survive_kills_and_a_damaged_checkpoint(tmp_path):
     run = manifest(rollout={"maxStaleness": 2})
-    reference, disturbed = tmp_path / "reference", tmp_path / "disturbed"
+    reference = tmp_path / "reference"
     began = time.monotonic()
     assert not run_and_kill(run, reference, 600.0)
     seconds = time.monotonic() - began
     moments = random.Random(2)
-    kills = 0
-    while run_and_kill(run, disturbed, moments.uniform(0.1, 0.8) * seconds if kills < 4 else 600.0):
-        kills += 1
+    disturbed = run_with_kills(
+        run, tmp_path, [moments.uniform(0.1, 0.3) * seconds for _ in range(3)]
+    )
     assert results(disturbed) == results(reference)
 
     copy_run(reference, tmp_path / "damaged", "report.json", "store/evaluations/after.json")

@@ -112,6 +112,7 @@ def test_rollout_and_update_may_be_killed_at_any_moment_and_restarted(whole, lag
                     assert side.exitcode in (None, 0)
         for name in ("evaluate", "expand"):
             assert run_stage(name, stage_context(run, scratch, phase)) == 0
+    assert kills >= 4
     assert records(tmp_path / "kept") == whole
 
 

@@ -1,12 +1,14 @@
 """What pages can reach, tried from inside a page."""
 
+import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
-from web_pages import PAGES, needs_chromium, running_site
+from web_pages import needs_chromium, running_site
 
 from agentrl_envs.browser.chromium import flags, host_of
 from agentrl_envs.browser.session import BrowserSession, View
@@ -14,9 +16,18 @@ from agentrl_envs.browser.thread import BrowserThread, start_browser
 from agentrl_envs.errors import OptionError, SessionError
 
 
+def first_line(connection: socket.socket) -> bytes:
+    """What a connection begins with; empty if that does not come soon."""
+    connection.settimeout(1.0)
+    with suppress(TimeoutError, ConnectionError):
+        return connection.recv(1000).split(b"\r\n")[0]
+    return b""
+
+
 @contextmanager
 def listener() -> Iterator[tuple[str, list[bytes]]]:
-    """A TCP and UDP port of this machine that no site uses, and what arrived there."""
+    """A TCP and UDP port of this machine that no site uses, and the first line of each connection
+    and packet that arrived there."""
     arrived: list[bytes] = []
     with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
         tcp.bind(("127.0.0.1", 0))
@@ -28,10 +39,10 @@ def listener() -> Iterator[tuple[str, list[bytes]]]:
 
         def accept() -> None:
             while not stopped.is_set():
-                try:
-                    arrived.append(tcp.accept()[0].recv(100))
-                except TimeoutError:
-                    continue
+                with suppress(TimeoutError):
+                    connection, _ = tcp.accept()
+                    with connection:
+                        arrived.append(first_line(connection))
 
         def receive() -> None:
             while not stopped.is_set():
@@ -69,37 +80,38 @@ def test_the_flags_name_the_hosts_that_are_reached():
     assert f"--host-resolver-rules={rules}" in found
 
 
-WEBRTC = """<title>Call</title><p id=out>waiting<script>
-const call = new RTCPeerConnection({iceServers: [{urls: 'stun:' + location.hash.slice(1)}]});
-call.createDataChannel('a');
-call.onicegatheringstatechange = () => {
-  if (call.iceGatheringState === 'complete') out.textContent = 'done';
-};
-call.createOffer().then(o => call.setLocalDescription(o));
-const s = new WebSocket('ws://' + location.hash.slice(1));
-s.onerror = s.onclose = () => { document.title = 'closed'; };
-navigator.sendBeacon('http://' + location.hash.slice(1), 'x');
-new Image().src = 'http://' + location.hash.slice(1) + '/x.png';
-</script>"""
+async def called(session: BrowserSession, url: str, hosts: int) -> str:
+    """The text of the page `/call`, when its WebSockets to so many hosts were closed, and its call
+    has its addresses or cannot be made."""
+    view = await show(session, url)
+    while view.titles != (f"closed {hosts}",) or view.elements[-1].name == "waiting":
+        await asyncio.sleep(0.1)
+        view = await session.view()
+    return view.elements[-1].name
 
 
 @needs_chromium
 def test_pages_reach_their_site_and_nothing_else():
-    """Fetches, images, beacons, WebSockets and WebRTC, to a port of this machine that listens."""
-    with running_site() as site, listener() as (other, arrived):
-        thread = BrowserThread(frozenset({site.host}))
+    """Fetches, images, beacons, WebSockets and WebRTC, to ports of this machine that listen. Those
+    to the port that pages may reach arrive."""
+    with running_site() as site, listener() as (mine, found), listener() as (other, arrived):
+        thread = BrowserThread(frozenset({site.host, mine}))
         session = BrowserSession(thread, 1280, 720)
         try:
             targets = ["/mug", f"http://{other}/", "http://outside.example/", "http://10.0.0.1/"]
             url = f"{site.url}/reach#{','.join(targets)}"
             view = thread.run(show(session, url), 60)
             assert view.elements[-1].name == "reached blocked blocked blocked"
-            PAGES["/call"] = WEBRTC
-            view = thread.run(show(session, f"{site.url}/call#{other}"), 60)
-            assert view.elements[-1].name in ("done", "waiting")
+            assert thread.run(called(session, f"{site.url}/call#{mine},{other}", 2), 60) == "done"
             assert arrived == []
+            wanted = {b"GET /socket HTTP/1.1", b"POST /beacon HTTP/1.1", b"GET /image.png HTTP/1.1"}
+            deadline = time.monotonic() + 30
+            while not wanted <= set(found) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert wanted <= set(found)
         finally:
             thread.close()
+        assert arrived == []
 
 
 @needs_chromium

@@ -17,6 +17,28 @@ needs_chromium = pytest.mark.skipif(
     reason=f"no Chromium on PATH: {CHROMIUM.fix}",
 )
 
+CALL = """<title>Call</title><p id=out>waiting<script>
+const hosts = location.hash.slice(1).split(',');
+let closed = 0;
+for (const host of hosts) {
+  const socket = new WebSocket(`ws://${host}/socket`);
+  socket.onclose = () => { closed += 1; document.title = `closed ${closed}`; };
+  navigator.sendBeacon(`http://${host}/beacon`, 'x');
+  new Image().src = `http://${host}/image.png`;
+}
+try {
+  const call = new RTCPeerConnection({iceServers: hosts.map(host => ({urls: `stun:${host}`}))});
+  call.createDataChannel('a');
+  call.onicegatheringstatechange = () => {
+    if (call.iceGatheringState === 'complete') out.textContent = 'done';
+  };
+  call.createOffer().then(offer => call.setLocalDescription(offer));
+} catch (error) {
+  out.textContent = `no call: ${error}`;
+}
+</script>"""
+"""Tries to reach the hosts of its fragment by a WebSocket, a beacon, an image and a call. The title
+counts the WebSockets that were closed, and the text is `done` when the call knows its addresses."""
 HOME = """<!doctype html><title>Home</title><h1>Small shop</h1>
 <nav><a href="/mug">Red mug</a> <a href="/tall">Tall page</a>
 <a href="/mug" target=_blank>New tab</a>
@@ -42,6 +64,7 @@ PAGES = {
     "Promise.all(location.hash.slice(1).split(',').map(u => fetch(u, {mode: 'no-cors'})"
     ".then(() => 'reached', () => 'blocked'))).then(all => out.textContent = all.join(' '))"
     "</script>",
+    "/call": CALL,
     "/store": "<title>Store</title><p id=seen></p><script>"
     "seen.textContent = ['cookie ' + document.cookie, 'local ' + localStorage.length,"
     " 'session ' + sessionStorage.length, 'name ' + window.name, 'history ' + history.length]"

@@ -116,16 +116,22 @@ def test_the_operator_contacts_the_tracking_servers_of_the_platform(uri):
     [
         "http://169.254.169.254/latest/meta-data",
         "http://kubernetes.default.svc",
-        "http://mlflow:5000@evil.test",
         "https://mlflow.team.test/base/../admin",
         "http://mlflow:5001",
     ],
 )
 def test_the_operator_sends_nothing_to_a_tracking_server_that_is_not_listed(uri):
     resource = tracked_at(uri)
-    if resource.run is not None:
-        assert stage_tracking_uri(resource, TRACKED) == uri
-        assert tracking_uri(resource, TRACKED) is None
+    assert stage_tracking_uri(resource, TRACKED) == uri
+    assert tracking_uri(resource, TRACKED) is None
+
+
+def test_a_tracking_server_behind_the_name_of_a_listed_one_is_refused():
+    resource = tracked_at("http://mlflow:5000@evil.test")
+    assert resource.run is None
+    (mistake,) = resource.mistakes
+    assert mistake.startswith("spec.tracking.uri: contains a user or a password, ")
+    assert tracking_uri(resource, TRACKED) == "http://mlflow:5000"  # that of the platform
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "/data/mlruns", "file:///data", "mlruns"])

@@ -65,25 +65,30 @@ async def test_each_run_that_ends_is_counted_once_and_not_again_after_a_restart(
 
 async def test_an_internal_error_is_counted_and_the_run_is_retried():
     world = World()
+    failures = [ZeroDivisionError()]
 
-    def broken(run, uid, platform, queued):
-        raise ZeroDivisionError
+    def fails_once(run, uid, platform, queued):
+        if failures:
+            raise failures.pop()
+        return {}
 
     clients = Clients(
         cluster=world.cluster,
         pipelines=world.kfp,
         stores=world.stores,
         tracking=world.tracking,
-        bind=broken,
+        bind=fails_once,
     )
     controller = Controller(clients, PLATFORM, workers=2)
     async with controller.run_workers():
         controller.run_changed(world.cluster.body(world.key))
         async with asyncio.timeout(300):
-            while not controller.metrics.registry.get_sample_value(
-                "agentrl_operator_reconcile_total", {"result": "internal_error"}
-            ):
+            while not world.kfp.submitted:
                 await asyncio.sleep(0.01)
+    counted = {"result": "internal_error"}
+    name = "agentrl_operator_reconcile_total"
+    assert controller.metrics.registry.get_sample_value(name, counted) == 1
+    assert len(world.kfp.submitted) == 1
 
 
 async def test_many_runs_are_reconciled_concurrently():

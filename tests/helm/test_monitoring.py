@@ -82,7 +82,9 @@ def test_every_alert_has_annotations_and_a_row_in_the_docs(
 ) -> None:
     (rules,) = (one for one in render(everything) if one["kind"] == "PrometheusRule")
     docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
-    for rule in rules["spec"]["groups"][0]["rules"]:
+    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
+    assert alerts
+    for rule in alerts:
         assert rule["annotations"]["summary"]
         assert rule["annotations"]["description"]
         assert f"`{rule['alert']}`" in docs

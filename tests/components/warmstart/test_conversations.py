@@ -100,7 +100,8 @@ def test_a_reply_whose_loss_is_false_is_not_imitated(tmp_path):
         {"role": role, "content": text, "loss": loss}
         for (role, text), loss in zip(MESSAGES, losses, strict=True)
     ]
-    for example in read(tmp_path, {"conversations": agentgym}, {"messages": ours}):
+    first, second = read(tmp_path, {"conversations": agentgym}, {"messages": ours})
+    for example in (first, second):
         seen = len(DIALOGUE.opening("", "door left"))
         reply = [*DIALOGUE.encode_action("left"), DIALOGUE.stop[0]]
         following = len(DIALOGUE.following(reply, "door"))

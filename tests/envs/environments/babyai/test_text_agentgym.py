@@ -109,13 +109,10 @@ def test_both_spellings_of_pick_up_are_accepted():
     # AgentGym's prompt says "pick up", its environment accepts only "pickup".
     tasks, env = session("none", "GoToLocalS8N7")
     for spelling in ("pick up", "pickup"):
-        for index in range(20):
-            offered = env.reset(tasks.task("train", index)).admissible
-            found = [a for a in offered if a.startswith("pick up")]
-            if found:
-                reply = f"Action: {found[0].replace('pick up', spelling)}"
-                assert env.step(reply).wellformed
-                break
+        openings = (env.reset(tasks.task("train", index)) for index in range(20))
+        actions = (action for opening in openings for action in opening.admissible)
+        found = next(action for action in actions if action.startswith("pick up"))
+        assert env.step(f"Action: {found.replace('pick up', spelling)}").wellformed
     assert "- pick up <obj> <id>" in tasks.instructions()
 
 

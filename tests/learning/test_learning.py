@@ -149,12 +149,15 @@ def demonstrations(count: int) -> str:
     return "\n".join(asyncio.run(all_lines()))
 
 
-def warm_start(name: str, seed: int, warm: dict[str, Any], model: Path | None = None) -> Heldout:
-    """Held-out success before and after a warm start and one iteration, the minimum of a run."""
-    root = CURVES / f"{name}-{seed}"
+def warm_start(
+    folder: str, algorithm: str, seed: int, warm: dict[str, Any], model: Path | None = None
+) -> Heldout:
+    """Held-out success before and after a warm start and one iteration, the minimum of a run.
+    `folder` is the name of its own: tests run at the same time."""
+    root = CURVES / f"{folder}-{seed}"
     shutil.rmtree(root, ignore_errors=True)
     document = manifest({"name": "grpo"}, seed)
-    document["spec"]["warmStart"] = {"algorithm": name, **warm}
+    document["spec"]["warmStart"] = {"algorithm": algorithm, **warm}
     document["spec"]["horizon"]["phases"] = [{"maxTurns": 6, "iterations": 1}]
     if model is not None:
         source = f"file://{model.absolute()}"
@@ -169,7 +172,7 @@ def test_supervised_fine_tuning_generalizes_to_held_out_corridors(
 ) -> None:
     lines = tmp_path / "solved.jsonl"
     lines.write_text(demonstrations(CorridorTasks().size("train")))
-    found = warm_start("sft", seed, {"trajectories": f"file://{lines}", "epochs": 20})
+    found = warm_start("sft", "sft", seed, {"trajectories": f"file://{lines}", "epochs": 20})
     assert found.random is not None
     assert found.before is not None
     assert found.before.low > found.random.high
@@ -188,11 +191,12 @@ def test_filtered_imitation_improves_a_model_trained_on_few_demonstrations(
     lines = tmp_path / "solved.jsonl"
     lines.write_text(demonstrations(16))
     few = {"trajectories": f"file://{lines}", "epochs": 16, "batch": 8}
-    first = warm_start("sft", seed, few)
+    first = warm_start("sft-few", "sft", seed, few)
     model = tmp_path / "model"
-    shutil.copytree(CURVES / f"sft-{seed}" / "store" / "checkpoints" / "000000", model)
+    shutil.copytree(CURVES / f"sft-few-{seed}" / "store" / "checkpoints" / "000000", model)
     rounds = {"maxTurns": 6, "episodes": 256, "rounds": 4, "epochs": 2, "learningRate": 2e-3}
-    found = warm_start("filtered-imitation", seed, rounds, model)
+    name = "filtered-imitation"
+    found = warm_start(name, name, seed, rounds, model)
     assert first.before is not None
     assert found.before is not None
     assert found.before.low > first.before.high

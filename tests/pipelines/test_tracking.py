@@ -18,7 +18,10 @@ from agentrl_pipelines.stages.runner import run_stage
 from agentrl_pipelines.tracking import best_model
 
 
-def test_the_last_evaluation_terminates_the_mlflow_run_and_registers_the_best_model(tmp_path):
+def test_the_last_evaluation_terminates_the_mlflow_run_and_registers_the_best_model(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # MLflow's folder of artifacts beside a database
     database = tmp_path / "mlflow.db"
     run = manifest(
         tmp_path / "kept",
@@ -44,6 +47,9 @@ def test_the_last_evaluation_terminates_the_mlflow_run_and_registers_the_best_mo
     [(description,)] = rows("select description from model_versions")
     assert "without that mask" in description.lower()
     assert rows("select name, run_id from model_versions") == [("walker", run_id)]
+    artifacts = tmp_path / "mlruns" / "1" / run_id / "artifacts"
+    assert (artifacts / "report.html").is_file()
+    assert len(list(artifacts.glob("model/*/model.safetensors"))) == 1
 
 
 @pytest.mark.parametrize(

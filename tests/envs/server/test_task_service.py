@@ -102,26 +102,26 @@ async def test_search_for_a_distant_task_scans_all_levels():
 
 
 async def test_search_timeout_is_a_task_error_with_the_progress_of_the_search():
-    service = TaskService(ScanningTasks(0.001), timeout_s=0.5)
+    service = TaskService(ScanningTasks(0.001), timeout_s=300.0)
     with pytest.raises(TaskError, match=r"train task 1000000 was not found in 0\.5 s; the search"):
-        await service.tasks("train", 1_000_000, 1)
+        await service.tasks("train", 1_000_000, 1, limit_s=0.5)
     assert len(await service.tasks("train", 0, 3)) == 3
     service.close()
 
 
 async def test_hanging_task_set_raises_session_error_and_is_reported_as_a_problem():
     tasks = HangingTaskSet()
-    service = TaskService(tasks, timeout_s=1.0)
+    service = TaskService(tasks, timeout_s=300.0)
     await service.prepare()
     assert service.problem is None
     try:
         for _ in range(2):
             with pytest.raises((SessionError, TaskError)):
-                await service.tasks("train", 7, 1)
+                await service.tasks("train", 7, 1, limit_s=1.0)
         assert service.problem is not None
         assert "a call to the task set has not returned for" in service.problem
         with pytest.raises(SessionError, match="has not returned"):
-            await service.tasks("train", 0, 1)
+            await service.tasks("train", 0, 1, limit_s=1.0)
     finally:
         tasks.gate.set()
     assert len(await service.tasks("train", 0, 1)) == 1

@@ -163,14 +163,12 @@ def test_an_embedded_ray_that_does_not_come_up_is_told_by_the_field():
     assert ended.stdout == "[]\n"  # processes that are left
 
 
-def test_a_cluster_of_its_own_exists_on_kubernetes_only():
+def test_a_cluster_of_its_own_exists_on_kubernetes_only(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(RunError, match=r"spec\.compute\.ray: is cluster, but RAY_ADDRESS"):
         connect("cluster", reserved())
-    os.environ["RAY_ADDRESS"] = "head:6379"
-    try:
-        assert own_cluster() == "head:6379"
-    finally:
-        del os.environ["RAY_ADDRESS"]
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    assert own_cluster() == "head:6379"
 
 
 def test_in_its_own_cluster_each_actor_has_a_node_of_its_group():

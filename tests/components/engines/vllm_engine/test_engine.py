@@ -479,6 +479,8 @@ async def test_a_head_width_that_vllm_does_not_support_on_cpu_is_rejected(
 
 async def test_the_number_of_torch_threads_can_still_be_set(bench: Bench):
     before = torch.get_num_threads()
-    torch.set_num_threads(before + 1)
-    assert torch.get_num_threads() == before + 1
-    torch.set_num_threads(before)
+    try:
+        torch.set_num_threads(before + 1)
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)

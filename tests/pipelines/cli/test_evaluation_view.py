@@ -8,14 +8,15 @@ from agentrl_pipelines.cli.evaluation_view import LiveTable, PlainLines, evaluat
 
 
 def test_the_live_table_has_a_row_for_each_category_and_the_tokens():
-    now = iter(range(100))
+    now = [0.0]
     console = Console(file=io.StringIO(), width=100, force_terminal=False)
-    view = LiveTable(console, clock=lambda: float(next(now)))
-    view._total = 4
+    view = LiveTable(console, clock=lambda: now[0])
+    view.stage("evaluate", 4)
     turn = ("seen", "did", 0.0, True)
     view.episode(episode(turn, turn, success=True), Usage(prompt_tokens=1200, completion_tokens=30))
     view.episode(episode(turn), Usage(prompt_tokens=300, completion_tokens=5))
-    console.print(view.table())
+    now[0] = 2.0  # for half of the episodes
+    view.close()  # prints the table for the last time
     shown = console.file.getvalue()
     assert "babyai/UnlockPickup" in shown
     assert "50.0" in shown

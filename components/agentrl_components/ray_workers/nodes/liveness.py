@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import socket
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from agentrl_components.errors import RunError, WorkersLostError
@@ -33,10 +34,16 @@ class Node(Protocol):
 class Liveness:
     """Checks the head at an address, and the node by which this process is connected to it."""
 
-    def __init__(self, address: str, node: Node | None, head_s: float = HEAD_S) -> None:
+    def __init__(
+        self,
+        address: str,
+        node: Node | None,
+        head_s: float = HEAD_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`node` is the one by which this process is connected, if it has started one. `head_s` is
         how long the head may be unreachable."""
-        self._address, self._node, self._head_s = address, node, head_s
+        self._address, self._node, self._head_s, self._clock = address, node, head_s, clock
         self._asked = -math.inf
         self._silence: OSError | None = None
         """Why the head did not answer when it was asked last; None if it did."""
@@ -52,7 +59,7 @@ class Liveness:
         """
         if self._node is not None and self._node.ended:
             raise WorkersLostError("a process of Ray's node on this machine died")
-        now = time.monotonic()
+        now = self._clock()
         if now - self._asked >= ASK_S:
             self._asked = now
             self._ask(now)

@@ -1,7 +1,6 @@
 """Whether the Ray of a run is still there."""
 
 import socket
-import time
 
 import pytest
 
@@ -15,14 +14,15 @@ def test_every_check_fails_from_when_the_head_has_been_silent_too_long_until_it_
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
-    liveness = Liveness(f"{HOST}:{port}", None, head_s=0.0)
+    now = [100.0]
+    liveness = Liveness(f"{HOST}:{port}", None, head_s=0.0, clock=lambda: now[0])
     liveness.check()  # its silence has lasted no time yet
-    time.sleep(ASK_S)
+    now[0] += ASK_S
     for _ in range(2):  # the second one does not ask the head
         with pytest.raises(RunError, match="the head of the Ray cluster does not answer"):
             liveness.check()
     with socket.create_server((HOST, port)):
-        time.sleep(ASK_S)
+        now[0] += ASK_S
         liveness.check()
 
 

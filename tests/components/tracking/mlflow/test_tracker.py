@@ -89,8 +89,8 @@ import time
 from agentrl_components.tracking.mlflow.messages import Progress
 def answer(job):
     if type(job).__name__ == "Model":
-        for _ in range(30):
-            time.sleep(0.2)
+        for _ in range(16):
+            time.sleep(0.25)
             pickle.dump(Progress(size=0), sys.stdout.buffer)
             sys.stdout.buffer.flush()
     return Reply(run_id="run-1")
@@ -106,7 +106,7 @@ def answer(job):
     if type(job).__name__ == "Model":
         pickle.dump(Progress(size=300_000_000), sys.stdout.buffer)  # 300 s at 1 MB/s
         sys.stdout.buffer.flush()
-        time.sleep(6.0)
+        time.sleep(4.0)
     return Reply(run_id="run-1")
 serve(answer)
 """
@@ -178,7 +178,7 @@ def test_an_unreachable_server_blocks_nothing_and_is_reported(
 
 @pytest.mark.parametrize("script", [REPORTS_PROGRESS, UPLOADS_A_LARGE_FILE])
 def test_close_waits_for_an_upload_that_goes_on(tmp_path: Path, script: str) -> None:
-    tracking = tracker(tmp_path, script, deadline_s=4.0)
+    tracking = tracker(tmp_path, script, deadline_s=3.0)
     tracking.params({"seed": "0"})
     wait_until(lambda: tracking.run_id is not None)
     tracking.model(tmp_path, "walker", "", {})

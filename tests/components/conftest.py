@@ -8,7 +8,7 @@ import minio_service
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def minio_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = minio_service.binary()
     if program is None:

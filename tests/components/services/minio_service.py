@@ -52,30 +52,33 @@ def running_server(
     certificates: Path | None = None,
 ) -> Iterator[str]:
     """Run the server with an empty bucket. `options`: environment variables that configure it.
-    `certificates`: the folder with its certificate, which is its own authority; None: no TLS.
-    Yields its URL."""
+    `certificates`: the folder with its certificate, which is its own authority; None: no TLS. Its
+    errors go to a file beside `folder`. Yields its URL."""
     address = f"127.0.0.1:{free_port()}"
     endpoint = f"{'http' if certificates is None else 'https'}://{address}"
     trusted = None if certificates is None else str(certificates / "public.crt")
     arguments = ["server", "--quiet", "--address", address, str(folder)]
     if certificates is not None:
         arguments += ["--certs-dir", str(certificates)]
-    server = subprocess.Popen(
-        [program, *arguments],
-        env={
-            **os.environ,
-            "MINIO_ROOT_USER": ACCESS_KEY,
-            "MINIO_ROOT_PASSWORD": SECRET_KEY,
-            "MINIO_BROWSER": "off",
-            **options,
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    log = folder.with_name(f"{folder.name}.log")
+    with log.open("wb") as errors:
+        server = subprocess.Popen(
+            [program, *arguments],
+            env={
+                **os.environ,
+                "MINIO_ROOT_USER": ACCESS_KEY,
+                "MINIO_ROOT_PASSWORD": SECRET_KEY,
+                "MINIO_BROWSER": "off",
+                "MINIO_UPDATE": "off",  # it would ask a server outside
+                **options,
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
     try:
         deadline = time.monotonic() + 300
         while not ready(endpoint, trusted):
-            assert time.monotonic() < deadline, "MinIO does not start"
+            assert time.monotonic() < deadline, f"MinIO does not start: {log.read_text()}"
             time.sleep(0.05)
         client(endpoint, trusted).make_bucket(BUCKET)
         yield endpoint

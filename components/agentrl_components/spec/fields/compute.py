@@ -106,8 +106,8 @@ class Compute(SpecModel):
     sparse_hand_over: bool = False
     """Hand over only the entries of weights that changed since the last hand-over, where they are
     few: the network carries less, and trainers keep a copy of the weights, 2 bytes per parameter
-    over all ranks. Needs `ray`, `model.dtype: bfloat16`, no LoRA, and with vLLM samplers on GPUs.
-    Results do not depend on it."""
+    over all ranks. Needs `ray`, `model.dtype: bfloat16`, no LoRA, and with vLLM samplers on GPUs
+    and a model without recurrent layers. Results do not depend on it."""
     share_gpus: bool = False
     """Trainers and samplers use the same GPUs in turns: sampler N that of trainer N, with as many
     samplers as trainers. vLLM sleeps while trainers compute, and gets weights in the memory of the

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from agentrl_components.spec import Environment, RunSpec
-from agentrl_components.spec.batches import IN_WARM_START, batches
+from agentrl_components.spec.batches import IN_TRAINING, batches
 from agentrl_components.spec.quantities import quantity_value
 from agentrl_components.spec.rules.rule import Mistake
 from agentrl_envs.protocol import DEFAULT_CAPACITY
@@ -16,6 +16,11 @@ from agentrl_pipelines.sizing.devices import GIB, in_gib
 
 MACHINE_GPUS = 8
 """The most GPUs that a machine usually has."""
+
+
+ABOVE_ESTIMATE = 1.05
+"""Share of a pod's memory that an estimate may reach: it is an upper bound, which counts every
+episode in flight as long as it can become."""
 
 
 def server_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
@@ -34,16 +39,12 @@ def server_warnings(spec: RunSpec, at_once: int) -> Iterator[Mistake]:
             one.when: min(at_once, one.share(environment.weight, weights)) for one in batches(spec)
         }
         yield from _too_little_memory(environment, where, max(sessions.values()))
-        # A run has one warm start, so that it costs little if episodes wait in it.
-        sessions.pop(IN_WARM_START, None)
-        when = max(sessions, key=lambda name: sessions[name])
-        yield from _too_few_servers(environment, where, sessions[when], when)
+        # Episodes of evaluations and of the warm start may wait: there are few of them.
+        yield from _too_few_servers(environment, where, sessions[IN_TRAINING])
 
 
-def _too_few_servers(
-    environment: Environment, where: str, wanted: int, when: str
-) -> Iterator[Mistake]:
-    """Servers without room for the `wanted` sessions. `when` they are open is in the message."""
+def _too_few_servers(environment: Environment, where: str, wanted: int) -> Iterator[Mistake]:
+    """Servers without room for the `wanted` sessions of training."""
     servers, each = _servers(environment)
     if wanted <= servers * each:
         return
@@ -51,8 +52,8 @@ def _too_few_servers(
     yield Mistake(
         field=f"{where}.{name}",
         reason=f"is {servers}; on Kubernetes servers of {each:,} sessions then have room for "
-        f"{servers * each:,} of the {wanted:,} that are open at the same time {when}, and the "
-        "others wait",
+        f"{servers * each:,} of the {wanted:,} that are open at the same time {IN_TRAINING}, and "
+        "the others wait",
         fix=f"set it to {math.ceil(wanted / each):,}, or lower rollout.concurrency",
     )
 
@@ -115,7 +116,7 @@ def memory_warnings(spec: RunSpec, taken: int | None) -> Iterator[Mistake]:
     """A pod of a stage that is killed for memory. `taken`: bytes that the processes of the largest
     one take without GPUs; None: they have GPUs, or trainers and samplers have pods of their own."""
     compute = spec.compute
-    if taken is None or taken <= quantity_value(compute.memory):
+    if taken is None or taken <= quantity_value(compute.memory) * ABOVE_ESTIMATE:
         return
     who = "all trainers and samplers of an embedded Ray are in one pod, and"
     if compute.ray is None:

@@ -45,12 +45,10 @@ def test_too_few_servers_for_the_open_sessions_name_the_number_that_is_needed():
     assert warnings({"builtin": "corridor", "replicas": 3}, at_once=768) == []
 
 
-def test_too_few_servers_for_an_evaluation_are_a_warning_too():
-    """Regression: only the sessions of training were counted, here 16 tasks in groups of 8."""
+def test_sessions_of_an_evaluation_may_wait():
     worlds = [{"name": "e", "builtin": "corridor"}]
     spec = run(environments=worlds, evaluation={"tasks": 130, "samples": 2})
-    (warning,) = server_warnings(spec, 100_000)
-    assert "256 of the 260 that are open at the same time in evaluations, and" in str(warning)
+    assert list(server_warnings(spec, 100_000)) == []
 
 
 def test_sessions_of_a_warm_start_may_wait_but_need_memory():
@@ -158,11 +156,11 @@ def test_an_embedded_ray_with_more_gpus_than_a_machine_usually_has_is_a_warning(
 
 
 def test_an_embedded_ray_that_takes_more_memory_than_the_pod_of_a_stage_is_a_warning():
-    # 2Gi by default.
-    assert embedded(taken=2 << 30) == []
-    assert embedded(taken=(2 << 30) + 1) == [
+    # 2Gi by default: 2,048 MiB, and 5 % of them are 102.4.
+    assert embedded(taken=2150 << 20) == []
+    assert embedded(taken=2151 << 20) == [
         "spec.compute.memory: is 2Gi; on Kubernetes all trainers and samplers of an embedded Ray "
-        "are in one pod, and take about 2.0 GiB; set it to 3Gi"
+        "are in one pod, and take about 2.1 GiB; set it to 3Gi"
     ]
     assert embedded(taken=3 << 30, memory="3Gi") == []
 

@@ -259,7 +259,7 @@ def test_a_pod_of_a_stage_without_ray_needs_the_memory_of_its_processes(placemen
     trainer, engines = plan.trainer.total, 2 * plan.engine.total
     taken = trainer + engines if placement == "colocated" else max(trainer, engines)
     assert memory_warnings(taken) == []
-    assert memory_warnings(taken - 1) == ["spec.compute.memory"]
+    assert memory_warnings(taken * 19 // 20) == ["spec.compute.memory"]  # 1 / 1.05 is more
 
 
 def test_worker_processes_sample_from_the_trainers_weights_and_have_caches_of_their_own():

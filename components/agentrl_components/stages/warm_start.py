@@ -61,44 +61,46 @@ def learn(context: RunContext, warm: WarmStart, examples: Sequence[Example], fir
     gets their metrics, numbered from `first`.
 
     Raises `RunError` if every step was skipped because its gradient was not finite."""
-    done: list[Imitated] = []
+    losses: list[float] = []
+    skipped = 0
     plan = list(shuffled_batches(len(examples), warm.batch, warm.epochs, context.spec.seed))
     highest = warm_start_learning_rate(context.spec, warm)
     with context.stage("warm start: imitate", len(plan)):
         for step, batch in enumerate(plan):
             context.check_stop()
             rate = cosine_decay(step, len(plan), highest)
-            done.append(context.learner.imitate([examples[i] for i in batch], rate))
-            context.tracker.metrics(first + step, warm_start_metrics(done))
+            last = context.learner.imitate([examples[i] for i in batch], rate)
+            losses.append(last.loss)
+            skipped += last.skipped
+            context.tracker.metrics(first + step, warm_start_metrics(last, skipped))
             context.view.advance()
-    skipped = sum(one.skipped for one in done)
-    if done and skipped == len(done):
+    if losses and skipped == len(losses):
         raise RunError(
             f"warm start: all {skipped} optimizer steps were skipped, because their gradients were "
             "not finite; set spec.warmStart.learningRate to less, and check that the weights of "
             "spec.model.source are finite"
         )
-    context.view.note(warm_start_summary(done))
-    return len(done)
+    context.view.note(warm_start_summary(losses, skipped))
+    return len(losses)
 
 
-def warm_start_metrics(done: Sequence[Imitated]) -> dict[str, float]:
-    """The metrics of the last of the optimizer steps `done`."""
-    skipped = sum(one.skipped for one in done)
+def warm_start_metrics(last: Imitated, skipped: int) -> dict[str, float]:
+    """The metrics of an optimizer step. `skipped`: how many of the round were skipped so far."""
     counted = {"warmstart/skipped_steps": float(skipped)} if skipped else {}
-    return {"warmstart/loss": done[-1].loss} | counted
+    return {"warmstart/loss": last.loss} | counted
 
 
-def warm_start_summary(done: Sequence[Imitated]) -> str:
-    """One line about the optimizer steps of a round: the loss at both ends, and skipped steps."""
-    if not done:
+def warm_start_summary(losses: Sequence[float], skipped: int) -> str:
+    """One line about the optimizer steps of a round: the loss at both ends, and how many steps were
+    skipped."""
+    if not losses:
         return "warm start: there was nothing to imitate; the weights are as before"
-    tenth = max(1, len(done) // 10)
-    before, after = (fmean(one.loss for one in some) for some in (done[:tenth], done[-tenth:]))
+    tenth = max(1, len(losses) // 10)
+    before, after = fmean(losses[:tenth]), fmean(losses[-tenth:])
     summary = (
-        f"warm start: loss {before:.4g} at first and {after:.4g} at last, in {len(done)} steps"
+        f"warm start: loss {before:.4g} at first and {after:.4g} at last, in {len(losses)} steps"
     )
-    if skipped := sum(one.skipped for one in done):
+    if skipped:
         summary += f"; {skipped} were skipped, as their gradients were not finite"
     return summary
 

@@ -10,12 +10,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from math import isclose
+from typing import TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentrl_components.evaluation.intervals import Interval, clustered_wilson, mean_pass_at_k
 from agentrl_components.trajectory.record import Ending, Trajectory
+
+T = TypeVar("T")
 
 
 class SuccessRate(BaseModel):
@@ -161,19 +164,21 @@ def category(episode: Trajectory) -> str:
 
 def by_task(episodes: Sequence[Trajectory]) -> list[tuple[int, int]]:
     """(tries, successes) of each task."""
-    tries: dict[tuple[str, int], list[bool]] = defaultdict(list)
-    for episode in episodes:
-        tries[episode.environment, episode.group].append(episode.success)
-    return [(len(some), sum(some)) for some in tries.values()]
+    return [(len(some), sum(some)) for some in _of_tasks(episodes, [e.success for e in episodes])]
 
 
 def _mean_over_tasks(episodes: Sequence[Trajectory], values: Sequence[float]) -> float:
     """The mean over tasks of the mean of a task's `values`, which has one for each episode: an
     episode that was lost does not change the weight of its task."""
-    of_task: dict[tuple[str, int], list[float]] = defaultdict(list)
+    return float(np.mean([float(np.mean(some)) for some in _of_tasks(episodes, values)]))
+
+
+def _of_tasks(episodes: Sequence[Trajectory], values: Sequence[T]) -> list[list[T]]:
+    """The `values` of the episodes of each task."""
+    found: dict[tuple[str, int], list[T]] = defaultdict(list)
     for episode, value in zip(episodes, values, strict=True):
-        of_task[episode.environment, episode.group].append(value)
-    return float(np.mean([float(np.mean(some)) for some in of_task.values()]))
+        found[episode.environment, episode.group].append(value)
+    return list(found.values())
 
 
 def success_rate(episodes: Sequence[Trajectory]) -> SuccessRate:

@@ -10,12 +10,17 @@ from agentrl_components.schedule.record import IterationRecord
 
 def silent_at_the_end(history: Sequence[IterationRecord]) -> int:
     """How many of the last iterations in a row were silent."""
-    return next((n for n, one in enumerate(reversed(history)) if not one.silent), len(history))
+    return _in_a_row([one.silent for one in history])
 
 
 def skipped_at_the_end(history: Sequence[IterationRecord]) -> int:
     """In how many of the last iterations in a row all optimizer steps were skipped."""
-    return next((n for n, one in enumerate(reversed(history)) if not one.all_skipped), len(history))
+    return _in_a_row([one.all_skipped for one in history])
+
+
+def _in_a_row(found: Sequence[bool]) -> int:
+    """How many of the last ones are true."""
+    return next((n for n, one in enumerate(reversed(found)) if not one), len(found))
 
 
 def silent_message(iterations: str) -> str:

@@ -16,8 +16,6 @@ from agentrl_pipelines.sizing.devices import GIB, in_gib
 
 MACHINE_GPUS = 8
 """The most GPUs that a machine usually has."""
-
-
 ABOVE_ESTIMATE = 1.05
 """Share of a pod's memory that an estimate may reach: it is an upper bound, which counts every
 episode in flight as long as it can become."""

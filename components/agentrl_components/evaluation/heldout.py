@@ -14,8 +14,8 @@ from agentrl_components.evaluation.summary import (
 from agentrl_components.rollout.metrics import check_lost, completed
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.rollout.tasks import DrawnTask, shares
-from agentrl_components.schedule.turn_limits import turn_limits
 from agentrl_components.spec import RunSpec
+from agentrl_components.spec.turn_limits import turn_limits
 from agentrl_components.trajectory.record import Trajectory
 
 RANDOM = "random"

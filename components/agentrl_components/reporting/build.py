@@ -29,8 +29,8 @@ from agentrl_components.reporting.schema import (
 )
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.record import IterationRecord
-from agentrl_components.schedule.turn_limits import all_turn_limits, turn_limits
 from agentrl_components.spec import AgentRLRun, RunSpec, dump
+from agentrl_components.spec.turn_limits import all_turn_limits, turn_limits
 from agentrl_components.storage import checkpoint, keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.records import RunState, TrackerRecord

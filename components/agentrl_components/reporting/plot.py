@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from agentrl_components.schedule.turn_limits import range_of
+from agentrl_components.spec.turn_limits import range_of
 
 if TYPE_CHECKING:
     from agentrl_components.evaluation.summary import HeldoutResult

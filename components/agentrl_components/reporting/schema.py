@@ -8,7 +8,7 @@ from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.schedule.history import silent_message
 from agentrl_components.schedule.record import IterationRecord
-from agentrl_components.schedule.turn_limits import range_of
+from agentrl_components.spec.turn_limits import range_of
 from agentrl_components.storage import keys
 
 

@@ -17,7 +17,7 @@ from agentrl_components.schedule.history import (
 )
 from agentrl_components.schedule.horizon import total_iterations
 from agentrl_components.schedule.record import IterationRecord
-from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
+from agentrl_components.spec.turn_limits import all_turn_limits, range_of
 from agentrl_components.storage import keys
 from agentrl_components.tracking import backfill
 from agentrl_components.trajectory import codec

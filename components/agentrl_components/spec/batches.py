@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from agentrl_components.spec.fields.environments import Environment
 from agentrl_components.spec.fields.run import RunSpec
+from agentrl_components.spec.turn_limits import all_turn_limits
 
 IN_TRAINING, IN_EVALUATIONS, IN_WARM_START = "in training", "in evaluations", "in the warm start"
 """When a batch is played."""
@@ -73,11 +73,4 @@ def batches(spec: RunSpec) -> list[Batch]:
 
 def most_turns(spec: RunSpec, phase: int) -> int:
     """The turn limit in a phase of the environment that allows the most turns."""
-    scheduled = spec.horizon.phases[phase].max_turns
-    return max(_turn_limit(one, phase, scheduled) for one in spec.environments)
-
-
-def _turn_limit(environment: Environment, phase: int, scheduled: int) -> int:
-    """The turn limit of an environment in a phase: its own, or the scheduled one."""
-    own = environment.max_turns
-    return own[min(phase, len(own) - 1)] if own else scheduled
+    return max(all_turn_limits(spec, phase).values())

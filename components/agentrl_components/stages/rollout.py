@@ -9,7 +9,7 @@ from agentrl_components.rollout.metrics import check_lost, completed_groups, dow
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.rollout.tasks import DrawnTask, in_place_of_others
 from agentrl_components.run.context import RunContext
-from agentrl_components.schedule.turn_limits import turn_limits
+from agentrl_components.spec.turn_limits import turn_limits
 from agentrl_components.stages.iteration import silent_groups
 from agentrl_components.trajectory.record import Trajectory
 

@@ -14,7 +14,7 @@ from agentrl_components.rollout.metrics import check_lost, staleness
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.record import Decision
-from agentrl_components.schedule.turn_limits import turn_limits
+from agentrl_components.spec.turn_limits import turn_limits
 from agentrl_components.stages.iteration import NextIteration
 from agentrl_components.stages.rollout import (
     find_environments_that_are_back,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.turn_limits import all_turn_limits, range_of
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import HeldoutSummary, RunState
 from agentrl_operator.api.resource import mlflow_url, stage_tracking_uri

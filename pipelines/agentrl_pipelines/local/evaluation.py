@@ -30,8 +30,8 @@ from agentrl_components.rollout.text_rollout import (
 )
 from agentrl_components.run.progress import ProgressView
 from agentrl_components.run.worker_group import WorkerGroup
-from agentrl_components.schedule.turn_limits import range_of
 from agentrl_components.spec import AgentRLRun, Model, RunSpec
+from agentrl_components.spec.turn_limits import range_of
 from agentrl_components.storage import checkpoint
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.scratch import ScratchFolder

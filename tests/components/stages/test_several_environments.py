@@ -13,8 +13,8 @@ from agentrl_components.evaluation.summary import heldout_result
 from agentrl_components.rollout.collector import Collector
 from agentrl_components.run.context import RunContext
 from agentrl_components.run.progress import SilentProgressView
-from agentrl_components.schedule.turn_limits import turn_limits
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.turn_limits import turn_limits
 from agentrl_components.stages.evaluate import evaluate, with_heldout
 from agentrl_components.stages.iteration import silent_groups
 from agentrl_components.stages.rollout import play_iteration

@@ -159,7 +159,7 @@ def _schedule(run: Mapping[str, Any], status: Mapping[str, Any]) -> Table:
 
 def turns_text(spec: Mapping[str, Any], phase: int) -> str:
     """The turn limit in a phase: `8`, or `3 to 8` if environments have limits of their own."""
-    from agentrl_components.schedule.turn_limits import own_limit, range_of
+    from agentrl_components.spec.turn_limits import own_limit, range_of
 
     scheduled: int = spec["horizon"]["phases"][phase]["maxTurns"]
     own = [each.get("maxTurns") for each in spec["environments"]]

@@ -42,7 +42,7 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
 
 def summary(run: AgentRLRun) -> str:
     """A one-line summary: model, environments, algorithm, horizon, iterations, episodes."""
-    from agentrl_components.schedule.turn_limits import all_turn_limits, range_of
+    from agentrl_components.spec.turn_limits import all_turn_limits, range_of
 
     spec = run.spec
     iterations = sum(phase.iterations for phase in spec.horizon.phases)

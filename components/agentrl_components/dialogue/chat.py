@@ -30,9 +30,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from agentrl_components.dialogue.thoughts import THOUGHT, THOUGHT_END, after_thoughts
 from agentrl_components.dialogue.tokenizer import Codec
 from agentrl_components.errors import DriftError, ModelError
+from agentrl_envs.chat.thoughts import THOUGHT, THOUGHT_END, after_thoughts
 from agentrl_envs.env import split_exchange
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Protocol
 
-from agentrl_components.dialogue.thoughts import after_thoughts
 from agentrl_components.engines.random_policy import random_index
 from agentrl_components.errors import ContextFullError, EngineError
 from agentrl_components.rollout.episode import EpisodeState, Job, Rules, trajectory
@@ -19,6 +18,7 @@ from agentrl_components.rollout.session_pool import SessionPool
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import CONTEXT_FULL, Trajectory, Turn
+from agentrl_envs.chat.thoughts import after_thoughts
 from agentrl_envs.env import Observation, split_exchange
 from agentrl_envs.world import Session, World
 

@@ -19,12 +19,12 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from agentrl_components.dialogue.protocol import Dialogue
-from agentrl_components.dialogue.thoughts import THOUGHT, THOUGHT_END
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec, Storage
 from agentrl_components.storage.open import open_store
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.packing import Example
+from agentrl_envs.chat.thoughts import THOUGHT, THOUGHT_END
 
 FIELD = "spec.warmStart.trajectories"
 ROLES = {"human": "user", "gpt": "assistant"}

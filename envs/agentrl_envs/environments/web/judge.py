@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cached_property
 
-import httpx
+import openai
 
+from agentrl_envs.chat.endpoint import NO_KEY, PERMANENT, ChatEndpoint
+from agentrl_envs.chat.thoughts import after_thoughts
 from agentrl_envs.environments.web import options
-from agentrl_envs.environments.web.evaluators import Judge
 from agentrl_envs.errors import SessionError, TaskError
 
 TIMEOUT_S = 60.0
-
-_THOUGHTS = re.compile(r".*</think>|<think>.*", re.DOTALL)
-"""What a judge that thinks says before its verdict: closed, where the chat template may have opened
-it, or cut off."""
-
-_UNSUPPORTED = re.compile(r"unsupported (?:parameter|value): '(\w+)'", re.IGNORECASE)
-"""How an endpoint says that a model does not have a parameter: OpenAI's models that think have
-neither `max_tokens` nor a temperature of 0."""
-_SPARED = ("temperature", "max_tokens")
-"""Parameters without which a question can be asked; `max_tokens` has a newer name."""
+"""For one answer. The time of the whole grading is bounded too."""
 
 _VERDICT = re.compile(r"[\W_]*(same|different)\b", re.IGNORECASE)
 
@@ -49,19 +42,13 @@ Given answer: {answer}
 Reply with one word: same or different."""
 
 
-def judge_of(judge: options.Judge | None) -> Judge | None:
-    """Asks the endpoint of the options; None: none is configured."""
-    return None if judge is None else ModelJudge(judge)
-
-
 class ModelJudge:
     """The model at an OpenAI-compatible endpoint. Its methods raise `SessionError` if it does not
-    answer, or neither same nor different."""
+    answer, or neither same nor different, and `TaskError` if it refuses the key or the model."""
 
-    def __init__(self, judge: options.Judge) -> None:
+    def __init__(self, judge: options.Judge, *, retries: int = 4) -> None:
         self._judge = judge
-        self._unsupported: set[str] = set()
-        """Parameters that the endpoint refused."""
+        self._retries = retries
 
     async def means_the_same(self, intent: str, reference: str, answer: str) -> bool:
         return await self._same(_QUESTION.format(intent=intent, reference=reference, answer=answer))
@@ -70,49 +57,55 @@ class ModelJudge:
         return await self._same(_REASON.format(intent=intent, reason=reason, answer=answer))
 
     async def _same(self, question: str) -> bool:
-        judge = self._judge
-        try:
-            async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
-                response = await self._answer(http, question)
-                response.raise_for_status()
-                reply = response.json()["choices"][0]["message"]["content"]
-        except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
-            raise SessionError(f"judge {judge.url}: {type(error).__name__}: {error}") from None
-        verdict = _VERDICT.match(_THOUGHTS.sub("", reply)) if isinstance(reply, str) else None
+        reply = await self._reply(question)
+        verdict = _VERDICT.match(after_thoughts(reply)) if reply is not None else None
         if verdict is None:
-            shown = reply[-200:] if isinstance(reply, str) else reply
+            shown = reply[-200:] if reply is not None else reply
             raise SessionError(
-                f"judge {judge.url}: its reply {shown!r} is neither same nor different; if it "
-                f"thinks first, raise judge.max_tokens ({judge.max_tokens})"
+                f"judge {self._judge.url}: its reply {shown!r} is neither same nor different; if "
+                f"it thinks first, raise judge.max_tokens ({self._judge.max_tokens})"
             )
         return verdict.group(1).lower() == "same"
 
-    async def _answer(self, http: httpx.AsyncClient, question: str) -> httpx.Response:
-        """The endpoint's answer. A request with a parameter that the model does not have is
-        repeated without it, and later requests begin without it."""
-        judge = self._judge
-        url = f"{judge.url.rstrip('/')}/chat/completions"
-        asked = {"model": judge.model, "messages": [{"role": "user", "content": question}]}
-        while True:
-            sent = self._parameters()
-            response = await http.post(url, json=asked | sent, headers=_headers(judge))
-            refused = _UNSUPPORTED.search(response.text) if response.status_code == 400 else None
-            if refused is None or refused[1] not in sent or refused[1] not in _SPARED:
-                return response
-            self._unsupported.add(refused[1])
+    async def _reply(self, question: str) -> str | None:
+        """The reply of the model. None: it has no content."""
+        parameters = {"temperature": 0, "max_tokens": self._judge.max_tokens}
+        messages = [{"role": "user", "content": question}]
+        try:
+            # Sessions end on different event loops after a browser is replaced.
+            async with self._endpoint.client() as client:
+                completion = await self._endpoint.complete(client, messages, parameters)
+        except PERMANENT as error:
+            raise TaskError(
+                f"judge.url: {self._judge.url} refused model {self._judge.model!r}: "
+                f"{self._endpoint.error_text(error)}; set judge.model, and judge.key_env to the "
+                "variable of its key"
+            ) from None
+        except (openai.OpenAIError, ValueError) as error:
+            text = self._endpoint.error_text(error)
+            raise SessionError(f"judge {self._judge.url}: {text}") from None
+        if not completion.choices:
+            raise SessionError(f"judge {self._judge.url}: a completion without a choice")
+        return completion.choices[0].message.content
 
-    def _parameters(self) -> dict[str, float]:
-        limit = "max_completion_tokens" if "max_tokens" in self._unsupported else "max_tokens"
-        parameters = {"temperature": 0, limit: self._judge.max_tokens}
-        return {k: v for k, v in parameters.items() if k not in self._unsupported}
+    @cached_property
+    def _endpoint(self) -> ChatEndpoint:
+        return ChatEndpoint(
+            self._judge.url,
+            self._judge.model,
+            _key(self._judge.key_env),
+            timeout_s=TIMEOUT_S,
+            retries=self._retries,
+        )
 
 
-def _headers(judge: options.Judge) -> dict[str, str]:
-    if not judge.key_env:
-        return {}
-    if judge.key_env not in os.environ:
+def _key(variable: str) -> str:
+    """The key in an environment variable; without a name, that of servers that need none."""
+    if not variable:
+        return NO_KEY
+    if variable not in os.environ:
         raise TaskError(
-            f"judge.key_env: {judge.key_env} is not set; set the environment variable where the "
+            f"judge.key_env: {variable} is not set; set the environment variable where the "
             "environment runs"
         )
-    return {"Authorization": f"Bearer {os.environ[judge.key_env]}"}
+    return os.environ[variable]

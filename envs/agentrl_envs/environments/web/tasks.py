@@ -9,7 +9,7 @@ from agentrl_envs.browser.chromium import host_of
 from agentrl_envs.browser.thread import shared_browser, start_browser
 from agentrl_envs.env import Split, Task, split_of
 from agentrl_envs.environments.web.environment import Goals, WebEnvironment
-from agentrl_envs.environments.web.judge import judge_of
+from agentrl_envs.environments.web.evaluators import Judge
 from agentrl_envs.environments.web.login import Logins
 from agentrl_envs.environments.web.options import WebOptions
 from agentrl_envs.environments.web.scene import TextForm
@@ -66,9 +66,14 @@ class WebTasks:
         with _MAKING_LOGINS:  # sessions are made in several threads
             if self._logins is None:
                 self._logins = Logins(thread, self._addresses, self._sites.accounts())
-        judge = judge_of(self.options.judge)
         return WebEnvironment(
-            thread, self._addresses, self._logins, self._form, judge, self.options, self._goals_of
+            thread,
+            self._addresses,
+            self._logins,
+            self._form,
+            self._judge,
+            self.options,
+            self._goals_of,
         )
 
     def relabel(self, observation: str, goal: str) -> str:
@@ -83,6 +88,16 @@ class WebTasks:
     @cached_property
     def _addresses(self) -> Addresses:
         return self._sites.addresses()
+
+    @cached_property
+    def _judge(self) -> Judge | None:
+        """The judge of all sessions, so that each parameter is refused once."""
+        if self.options.judge is None:
+            return None
+        # The package of the endpoint's client takes as long to import as all else here.
+        from agentrl_envs.environments.web.judge import ModelJudge
+
+        return ModelJudge(self.options.judge)
 
     @cached_property
     def _hosts(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ import pytest
 from http_server import serving
 
 from agentrl_envs.environments.web import options
-from agentrl_envs.environments.web.judge import ModelJudge, judge_of
+from agentrl_envs.environments.web.judge import ModelJudge
 from agentrl_envs.errors import SessionError, TaskError
 
 
@@ -34,15 +34,14 @@ def endpoint(
             else:
                 answer = {"error": {"message": f"Unsupported parameter: '{refused}' is not ..."}}
             self.send_response(200 if refused is None else 400)
+            self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
 
         def log_message(self, *_: object) -> None: ...
 
     with serving(Handler) as url:
-        judge = judge_of(options.Judge(url=f"{url}/v1", model="judge"))
-        assert judge is not None
-        yield judge, questions
+        yield ModelJudge(options.Judge(url=f"{url}/v1", model="judge"), retries=0), questions
 
 
 async def test_two_answers_are_compared():
@@ -95,7 +94,7 @@ async def test_a_judge_that_thinks_gets_no_parameter_that_it_does_not_have():
 async def test_a_judge_without_any_name_for_the_limit_loses_the_session():
     with (
         endpoint(unknown=("max_tokens", "max_completion_tokens")) as (judge, asked),
-        pytest.raises(SessionError, match="400 Bad Request"),
+        pytest.raises(SessionError, match="'max_completion_tokens' is not"),
     ):
         await judge.means_the_same("how much?", "$12", "twelve dollars")
     assert len(asked) == 2
@@ -108,28 +107,68 @@ async def test_an_endpoint_that_does_not_answer_loses_the_session():
         await judge.means_the_same("how much?", "$12", "twelve dollars")
 
 
+async def test_an_answer_that_is_no_completion_loses_the_session():
+    with (
+        endpoint_of_statuses() as (judge, _),
+        pytest.raises(SessionError, match=r"judge .*: the answer is no chat completion"),
+    ):
+        await judge.means_the_same("how much?", "$12", "twelve dollars")
+
+
+async def test_a_question_is_asked_again_after_an_error_that_may_pass(monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "sesame")
+    with endpoint_of_statuses(429, 503, 200) as (judge, given):
+        assert await judge.means_the_same("how much?", "$12", "twelve dollars")
+    assert len(given) == 3
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_refused_key_or_model_is_an_error_of_the_options_and_asked_once(
+    status, monkeypatch
+):
+    monkeypatch.setenv("JUDGE_KEY", "sesame")
+    with (
+        endpoint_of_statuses(status) as (judge, given),
+        pytest.raises(TaskError, match=r"^judge\.url: .* refused model 'judge': ") as raised,
+    ):
+        await judge.means_the_same("how much?", "$12", "twelve dollars")
+    assert len(given) == 1
+    assert "sesame" not in str(raised.value)
+
+
 @contextmanager
-def endpoint_with_key() -> Iterator[tuple[ModelJudge, list[str | None]]]:
-    """A judge whose API key is in the variable JUDGE_KEY, and the authorization of each request."""
+def endpoint_of_statuses(*statuses: int) -> Iterator[tuple[ModelJudge, list[str | None]]]:
+    """A judge whose API key is in the variable JUDGE_KEY, and the authorization of each request.
+    Its requests have these statuses; errors repeat the key. Without any the answer is a page."""
     given: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            given.append(self.headers["Authorization"])
-            self.send_response(200)
+            key = self.headers["Authorization"]
+            given.append(key)
+            status = statuses[len(given) - 1] if statuses else 200
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json" if statuses else "text/html")
+            self.send_header("Retry-After-Ms", "1")
             self.end_headers()
-            self.wfile.write(b'{"choices": [{"message": {"content": "same"}}]}')
+            if not statuses:
+                self.wfile.write(b"<html>Welcome</html>")
+            elif status == 200:
+                self.wfile.write(b'{"choices": [{"message": {"content": "same"}}]}')
+            else:
+                self.wfile.write(json.dumps({"error": {"message": f"bad key {key}"}}).encode())
 
         def log_message(self, *_: object) -> None: ...
 
     with serving(Handler) as url:
-        yield ModelJudge(options.Judge(url=url, model="judge", key_env="JUDGE_KEY")), given
+        judge = options.Judge(url=url, model="judge", key_env="JUDGE_KEY" if statuses else "")
+        yield ModelJudge(judge), given
 
 
 async def test_the_endpoint_gets_the_key_of_the_variable(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sesame")
-    with endpoint_with_key() as (judge, given):
+    with endpoint_of_statuses(200) as (judge, given):
         assert await judge.means_the_same("how much?", "$12", "twelve dollars")
     assert given == ["Bearer sesame"]
 
@@ -137,7 +176,7 @@ async def test_the_endpoint_gets_the_key_of_the_variable(monkeypatch):
 async def test_a_key_that_is_not_set_is_an_error_before_anything_is_sent(monkeypatch):
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with (
-        endpoint_with_key() as (judge, given),
+        endpoint_of_statuses(200) as (judge, given),
         pytest.raises(TaskError, match=r"^judge\.key_env: JUDGE_KEY is not set; set the envir"),
     ):
         await judge.means_the_same("how much?", "$12", "twelve dollars")

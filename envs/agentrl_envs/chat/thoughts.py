@@ -1,4 +1,4 @@
-"""Thoughts that a model writes in a reply before its action."""
+"""Thoughts that a model writes in a reply before its action or its answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ THOUGHT, THOUGHT_END = "<think>", "</think>"
 
 
 def after_thoughts(text: str, *, begun: bool = False) -> str:
-    """The part of a reply that the environment gets: what follows its thoughts, or all of it if
-    there are none. Empty if the thoughts were cut off. `begun`: the prompt ends with the beginning
-    of the thoughts, so that the reply does not have it."""
+    """The part of a reply that follows its thoughts, or all of it if there are none. It is what
+    an environment gets. Empty if the thoughts were cut off. `begun`: the prompt ends with the
+    beginning of the thoughts, so that the reply does not have it."""
     _, end, after = text.rpartition(THOUGHT_END)
     if end:
         return after.strip()

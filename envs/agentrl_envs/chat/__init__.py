@@ -1,0 +1,1 @@
+"""Models that are asked in chat messages: their endpoints and their thoughts."""

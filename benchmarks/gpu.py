@@ -58,20 +58,10 @@ from typing import Any
 import click
 import psutil
 import torch
-from gpu_checks import (
-    actors,
-    attention,
-    engines,
-    interrupts,
-    kernels,
-    only_rank,
-    ranks,
-    recomputation,
-    transfer,
-    update,
-)
+from gpu_checks import actors, engines, interrupts, ranks, transfer
 from gpu_checks.outcome import Outcome, outcome_of
 from gpu_checks.place import QWEN3_06B, TINY, Place, Skipped, make_model
+from gpu_checks.updates import attention, kernels, only_rank, recomputation, throughput
 
 SECONDS = 600
 """Of all checks together."""
@@ -107,11 +97,11 @@ CHECKS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "packed_attention": attention.check_packed_attention,
     "kernels": kernels.check_kernels,
     "ipc": transfer.check_ipc,
-    "mfu_16k": update.check_mfu_16k,
-    "mfu_65k": update.check_mfu_65k,
-    "mfu_16k_compiled": update.check_mfu_16k_compiled,
-    "mfu_65k_compiled": update.check_mfu_65k_compiled,
-    "mfu_65k_episode": update.check_mfu_65k_episode,
+    "mfu_16k": throughput.check_mfu_16k,
+    "mfu_65k": throughput.check_mfu_65k,
+    "mfu_16k_compiled": throughput.check_mfu_16k_compiled,
+    "mfu_65k_compiled": throughput.check_mfu_65k_compiled,
+    "mfu_65k_episode": throughput.check_mfu_65k_episode,
     "only_rank": only_rank.check_only_rank,
     "recomputation": recomputation.check_recomputation,
     "vllm_engine": engines.check_vllm_engine,

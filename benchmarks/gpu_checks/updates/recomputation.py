@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from gpu_checks.place import Place
-from gpu_checks.update import EPISODE, open_update
+from gpu_checks.updates.throughput import EPISODE, open_update
 
 from agentrl_components.sharded.pass_memory import PassSize, Recomputation
 from agentrl_components.sharded.rank import Rank

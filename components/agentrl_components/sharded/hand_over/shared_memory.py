@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 
+import tenacity
 import torch
 from torch import Tensor, multiprocessing
 
@@ -80,10 +81,27 @@ class SharedBuckets:
 
 
 def address_of(tensor: Tensor) -> bytes:
-    """The address of a tensor's memory, for one other process of the machine."""
-    if tensor.device.type == "cpu":
-        # Otherwise the process would have to serve a file descriptor over a socket.
-        multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+    """The address of a tensor's memory, for one other process of the machine. The strategy with
+    which this process shares other tensors stays as it is."""
+    if tensor.device.type != "cpu":
+        return bytes(ForkingPickler.dumps(tensor))
+    before = multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
+    # Otherwise the process would have to serve a file descriptor over a socket.
+    multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+    try:
+        return _address_in_file(tensor)
+    finally:
+        multiprocessing.set_sharing_strategy(before)  # type: ignore[no-untyped-call]
+
+
+@tenacity.retry(
+    # torch starts a process for the first address, and waits for it for a fixed time.
+    retry=tenacity.retry_if_exception_message(match=r".*manager connection has timed out"),
+    stop=tenacity.stop_after_attempt(3),
+    reraise=True,
+)
+def _address_in_file(tensor: Tensor) -> bytes:
+    """The address of a file in shared memory to which the tensor is moved."""
     return bytes(ForkingPickler.dumps(tensor))
 
 

@@ -56,6 +56,12 @@ def test_another_process_finds_the_weights(shared):
         assert torch.equal(found[name], tensor)
 
 
+def test_the_process_shares_other_tensors_as_before(shared):
+    before = torch.multiprocessing.get_sharing_strategy()
+    shared.fill(read=True)
+    assert torch.multiprocessing.get_sharing_strategy() == before == "file_descriptor"
+
+
 def test_the_memory_of_a_bucket_is_filled_again_two_buckets_later(shared):
     first, second = shared.fill(read=True), shared.fill(read=True)
     assert [entry[0] for entry in first.entries] == ["a", "b"]

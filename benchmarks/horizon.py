@@ -14,7 +14,7 @@ The arms differ in nothing else: seed, tasks, learning rate and mini-batches are
 manifest. Finished arms are stored under `--root`, and the same command continues after an
 interruption.
 
-Reported are held-out success by seed, its mean with a bootstrap interval over seeds, the mean
+Reported are held-out success by seed, its mean with the interval over seeds (Student's t), the mean
 difference between the staged arm and each other arm, paired by seed, and the processor seconds of
 training (all processes, without evaluation).
 """

@@ -18,16 +18,16 @@ each is run `--repeats` times, and a seed counts with the mean of them.
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import click
 from report.machine import machine
+from report.seeds import mean_interval, paired_interval
 
 from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.evaluation.intervals import wilson
@@ -47,8 +47,6 @@ ARMS = (0, 1, 2)
 """Values of `rollout.maxStaleness`."""
 HORIZONS = ((3, 0.15), (5, 0.45), (8, 1.0))
 """Turn limits of the phases, and the share of the iterations at which each ends."""
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
-"""97.5 % quantile of Student's t, for the mean of so many values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +129,6 @@ def train_arm(run: AgentRLRun, store: DirectoryStore, repeat: int = 0) -> Outcom
     )
 
 
-def mean_interval(values: list[float]) -> dict[str, float]:
-    """The mean of a few values, with its 95 % interval by Student's t."""
-    mean = fmean(values)
-    half = STUDENT[len(values)] * stdev(values) / math.sqrt(len(values))
-    return {"mean": mean, "low": mean - half, "high": mean + half}
-
-
 def means_by_seed(outcomes: list[Outcome]) -> list[float]:
     """Held-out success of an arm, one mean for each seed."""
     seeds = sorted({one.seed for one in outcomes})
@@ -154,16 +145,15 @@ def compared(outcomes: list[Outcome]) -> dict[str, Any]:
     arms = {}
     for arm in ARMS[1:]:
         mean = fmean(reached[arm])
-        pairs = [one - other for one, other in zip(reached[arm], turns, strict=True)]
         arms[arm] = {
             "mean": mean,
-            "within the interval over seeds": over_seeds["low"] <= mean <= over_seeds["high"],
+            "within the interval over seeds": over_seeds.low <= mean <= over_seeds.high,
             "within the interval over tasks": tasks.low <= mean <= tasks.high,
-            "minus in turns, paired by seed": mean_interval(pairs),
+            "minus in turns, paired by seed": asdict(paired_interval(reached[arm], turns)),
         }
     return {
         "in turns": {
-            "over seeds, Student's t": over_seeds,
+            "over seeds, Student's t": asdict(over_seeds),
             "over tasks, Wilson": {"low": tasks.low, "high": tasks.high, "n": trials},
         },
         "maxStaleness": arms,

@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 import numpy as np
 from matplotlib.figure import Figure
+from report.seeds import mean_interval, paired_interval
 from rich.table import Table
 
-from agentrl_components.evaluation.intervals import Interval, bootstrap_mean, bootstrap_paired
+from agentrl_components.evaluation.intervals import Interval
 
 COLOURS = ("#2f7fd1", "#8a93a0", "#3d9a6d", "#d9622b", "#8d5fb8")
 """Of the arms in a figure, the staged one first. They repeat if there are more arms."""
@@ -60,7 +61,7 @@ def successes(outcomes: Sequence[Outcome], arm: str) -> list[float]:
 
 def difference(outcomes: Sequence[Outcome], arm: str) -> Interval:
     """Success of the staged arm minus that of `arm`, paired by seed."""
-    return bootstrap_paired(successes(outcomes, "staged"), successes(outcomes, arm), seed=0)
+    return paired_interval(successes(outcomes, "staged"), successes(outcomes, arm))
 
 
 def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:
@@ -69,7 +70,7 @@ def table(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> Table:
     for column in ("arm", "horizon", "seeds", "mean [95 %]", "staged minus arm [95 %]", "CPU s"):
         shown.add_column(column)
     for arm in arms:
-        mean = bootstrap_mean(successes(outcomes, arm.name), seed=0)
+        mean = mean_interval(successes(outcomes, arm.name))
         ahead = "" if arm.name == "staged" else percent(difference(outcomes, arm.name))
         cpu = [one.cpu_seconds for one in outcomes if one.arm == arm.name]
         shown.add_row(
@@ -99,7 +100,7 @@ def write(path: Path, arms: Sequence[Arm], outcomes: Sequence[Outcome], turns: i
     summary = {
         arm.name: {
             "horizons": arm.horizons,
-            "mean": asdict(bootstrap_mean(successes(outcomes, arm.name), seed=0)),
+            "mean": asdict(mean_interval(successes(outcomes, arm.name))),
             "staged_ahead": asdict(difference(outcomes, arm.name)),
             "cpu_seconds": [one.cpu_seconds for one in outcomes if one.arm == arm.name],
         }
@@ -123,7 +124,7 @@ def drawn(arms: Sequence[Arm], outcomes: Sequence[Outcome]) -> bytes:
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
     for place, (arm, colour) in enumerate(zip(arms, cycle(COLOURS), strict=False)):
         found = successes(outcomes, arm.name)
-        mean = bootstrap_mean(found, seed=0)
+        mean = mean_interval(found)
         left.plot([place] * len(found), found, "o", color=colour, alpha=0.4)
         left.plot([place + 0.2] * 2, [mean.low, mean.high], color=colour, linewidth=2)
         left.plot(place + 0.2, mean.estimate, "D", color=colour)

@@ -1,7 +1,6 @@
 """Confidence intervals and pass@k.
 
-All functions are pure. Those that draw random numbers take a seed and return the same interval for
-it on every machine.
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -12,11 +11,6 @@ from math import sqrt
 from statistics import NormalDist, fmean, variance
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-RESAMPLES = 10_000
-CHUNK = 4_000_000
-"""Random numbers drawn at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +22,6 @@ class Interval:
     high: float
     n: int
     """Number of observations; of pairs for paired samples, of both samples for unpaired ones."""
-
-    def overlaps(self, other: Interval) -> bool:
-        """Whether the two intervals intersect."""
-        return self.low <= other.high and other.low <= self.high
 
 
 def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Interval:
@@ -96,52 +86,6 @@ def _score(share: float, trials: float, n: int, confidence: float) -> Interval:
     return Interval(estimate=share, low=low, high=high, n=n)
 
 
-def bootstrap_mean(
-    values: ArrayLike, *, seed: int, confidence: float = 0.95, resamples: int = RESAMPLES
-) -> Interval:
-    """The bootstrap percentile interval of a mean (Efron, Annals of Statistics 7, 1979).
-
-    Raises ValueError if there are no values."""
-    sample = _sample(values)
-    means = _resampled_means(sample, np.random.default_rng(seed), resamples)
-    return _percentiles(means, float(sample.mean()), sample.size, confidence)
-
-
-def bootstrap_paired(
-    after: ArrayLike,
-    before: ArrayLike,
-    *,
-    seed: int,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-) -> Interval:
-    """The mean of after - before, both measured on the same tasks in the same order.
-
-    Narrower than the unpaired interval if the two are correlated. Raises ValueError if the lengths
-    differ.
-    """
-    first, second = _sample(after), _sample(before)
-    if first.size != second.size:
-        raise ValueError(f"{first.size} and {second.size} values are not pairs")
-    return bootstrap_mean(first - second, seed=seed, confidence=confidence, resamples=resamples)
-
-
-def bootstrap_difference(
-    after: ArrayLike,
-    before: ArrayLike,
-    *,
-    seed: int,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-) -> Interval:
-    """mean(after) - mean(before) of two independent samples."""
-    first, second = _sample(after), _sample(before)
-    rng = np.random.default_rng(seed)
-    differences = _resampled_means(first, rng, resamples) - _resampled_means(second, rng, resamples)
-    estimate = float(first.mean() - second.mean())
-    return _percentiles(differences, estimate, first.size + second.size, confidence)
-
-
 def pass_at_k(tries: int, successes: int, k: int) -> float:
     """The probability that at least one of k tries solves the task, estimated from `tries` >= k.
 
@@ -164,31 +108,3 @@ def mean_pass_at_k(results: Sequence[tuple[int, int]], k: int) -> float:
     if not results:
         raise ValueError("pass@k needs at least one task")
     return float(np.mean([pass_at_k(tries, successes, k) for tries, successes in results]))
-
-
-def _sample(values: ArrayLike) -> NDArray[np.float64]:
-    sample = np.asarray(values, dtype=np.float64)
-    if sample.size == 0:
-        raise ValueError("the mean of no values has no interval")
-    return sample
-
-
-def _resampled_means(
-    sample: NDArray[np.float64], rng: np.random.Generator, resamples: int
-) -> NDArray[np.float64]:
-    """[resamples] the means of resamples with replacement, each as large as the sample."""
-    rows = max(1, CHUNK // sample.size)
-    means = [
-        sample[rng.integers(0, sample.size, size=(min(rows, resamples - done), sample.size))].mean(
-            axis=1
-        )
-        for done in range(0, resamples, rows)
-    ]
-    return np.concatenate(means)
-
-
-def _percentiles(
-    resampled: NDArray[np.float64], estimate: float, n: int, confidence: float
-) -> Interval:
-    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(estimate=estimate, low=float(low), high=float(high), n=n)

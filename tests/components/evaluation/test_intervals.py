@@ -2,15 +2,11 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl_components.evaluation.intervals import (
-    bootstrap_difference,
-    bootstrap_mean,
-    bootstrap_paired,
     clustered_wilson,
     mean_pass_at_k,
     pass_at_k,
@@ -31,8 +27,6 @@ def test_wilson_intervals_reproduce_the_table_of_the_pilot_study():
     trained, random = wilson(329, 400), wilson(81, 400)
     assert (round(trained.low, 3), round(trained.high, 3)) == (0.782, 0.857)
     assert (round(random.low, 3), round(random.high, 3)) == (0.166, 0.245)
-    assert not trained.overlaps(random)
-    assert trained.overlaps(wilson(322, 400))
 
 
 def test_the_wilson_interval_of_no_or_only_successes_ends_at_0_or_1():
@@ -106,40 +100,6 @@ def test_the_interval_of_tasks_contains_the_estimate_and_has_a_width(results):
 def test_results_that_are_not_tries_of_tasks_are_rejected(results):
     with pytest.raises(ValueError, match="are not successes of tasks"):
         clustered_wilson(results)
-
-
-def test_the_bootstrap_of_a_mean_is_near_the_normal_interval_and_seeded():
-    # 200 zeros and 200 ones: .5 -+ 1.96 * .5 / 20 = .451, .549
-    values = [0.0, 1.0] * 200
-    interval = bootstrap_mean(values, seed=3)
-    assert (interval.estimate, interval.n) == (0.5, 400)
-    assert (interval.low, interval.high) == pytest.approx((0.451, 0.549), abs=0.006)
-    assert interval == bootstrap_mean(values, seed=3)
-    assert interval != bootstrap_mean(values, seed=4)
-
-
-def test_the_bootstrap_interval_of_equal_values_has_zero_width():
-    interval = bootstrap_mean([0.25] * 7, seed=0)
-    assert (interval.low, interval.estimate, interval.high) == (0.25, 0.25, 0.25)
-
-
-def test_the_paired_bootstrap_is_narrower_than_the_unpaired():
-    before = np.linspace(0, 1, 50)
-    after = before + 0.1
-    paired = bootstrap_paired(after, before, seed=0)
-    assert (paired.low, paired.high) == pytest.approx((0.1, 0.1))
-    # Unpaired: deviation .2945 of each, 1.96 * .2945 * sqrt(2 / 50) = .1155 either way
-    unpaired = bootstrap_difference(after, before, seed=0)
-    assert unpaired.estimate == pytest.approx(0.1)
-    assert (unpaired.low, unpaired.high) == pytest.approx((-0.0155, 0.2155), abs=0.01)
-    assert unpaired.n == 100
-
-
-def test_unequal_lengths_and_empty_input_are_rejected():
-    with pytest.raises(ValueError, match="2 and 1 values are not pairs"):
-        bootstrap_paired([1, 2], [1], seed=0)
-    with pytest.raises(ValueError, match="no values"):
-        bootstrap_mean([], seed=0)
 
 
 def test_pass_at_k_equals_hand_computed_values():

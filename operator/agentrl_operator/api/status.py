@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from agentrl_components.spec.crd.status import STATUS
 from agentrl_operator.api.conditions import Condition, Kind, Reason, Time, Truth, with_condition
 
 
@@ -92,13 +93,12 @@ class Status(_Part):
     def with_condition(
         self, kind: Kind, status: Truth, reason: Reason, message: str, now: datetime
     ) -> Status:
-        """A copy with this condition, for the observed generation. Longer messages than Kubernetes
-        accepts are truncated."""
+        """A copy with this condition, for the observed generation."""
         condition = Condition(
             type=kind,
             status=status,
             reason=reason,
-            message=message[:32768],
+            message=message,
             last_transition_time=now,
             observed_generation=self.observed_generation,
         )
@@ -108,7 +108,7 @@ class Status(_Part):
         """A copy with this Progressing condition and the same text in `message`, which is a printer
         column."""
         status = self.with_condition(Kind.PROGRESSING, truth, reason, message, now)
-        return status.with_(message=message[:4096])
+        return status.with_(message=message)
 
     def active_for(self, now: datetime) -> float:
         """Seconds for which the run has been working, without the time that it was suspended."""
@@ -126,8 +126,11 @@ def read(stored: Mapping[str, Any] | None) -> Status:
 
 
 def as_json(status: Status) -> dict[str, Any]:
-    """The status as stored in the resource."""
-    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    """The status as stored in the resource. Longer texts than its schema allows are truncated: the
+    API server would refuse each patch that has one, and with it all that the status remembers."""
+    stored = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    truncated: dict[str, Any] = _truncated(stored, STATUS)
+    return truncated
 
 
 def patch(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,3 +138,16 @@ def patch(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[st
     before = before or {}
     changes = {name: value for name, value in after.items() if before.get(name) != value}
     return changes | {name: None for name in before if name not in after}
+
+
+def _truncated(value: Any, schema: Mapping[str, Any]) -> Any:
+    """`value` with each text truncated to the `maxLength` of its schema."""
+    if isinstance(value, str):
+        longest = schema.get("maxLength", len(value))
+        return value if len(value) <= longest else f"{value[: longest - 1]}…"
+    if isinstance(value, list):
+        return [_truncated(one, schema["items"]) for one in value]
+    if isinstance(value, dict):
+        fields = schema["properties"]
+        return {name: _truncated(one, fields[name]) for name, one in value.items()}
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.crd.status import STATUS
 from agentrl_components.spec.turn_limits import all_turn_limits, range_of
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import HeldoutSummary, RunState
@@ -11,6 +12,9 @@ from agentrl_operator.api.status import Cost, Status
 from agentrl_operator.planning.plan import Situation
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
+
+LONGEST_SUCCESS: int = STATUS["properties"]["success"]["maxLength"]
+"""Characters that the field `success` may have."""
 
 
 def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Status:
@@ -71,9 +75,18 @@ def _with_mlflow_run(situation: Situation, run: AgentRLRun, status: Status) -> S
 
 def success_text(heldout: HeldoutSummary) -> str:
     """Held-out success with its confidence interval, in percent: `81% [77, 85]`, and the
-    environments that were down: `81% [77, 85] without rooms`."""
-    without = f" without {', '.join(heldout.missing)}" if heldout.missing else ""
-    return f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]{without}"
+    environments that were down: `81% [77, 85] without rooms`. Those that do not fit into the field
+    are counted: `without rooms and 2 more`, `without 3 environments`."""
+    rate = f"{heldout.success:.0%} [{heldout.low * 100:.0f}, {heldout.high * 100:.0f}]"
+    names = heldout.missing
+    if not names:
+        return rate
+    some = (
+        f"{', '.join(names[:n])} and {len(names) - n} more" for n in range(len(names) - 1, 0, -1)
+    )
+    texts = (f"{rate} without {one}" for one in (", ".join(names), *some))
+    fitting = (text for text in texts if len(text) <= LONGEST_SUCCESS)
+    return next(fitting, f"{rate} without {len(names)} environments")
 
 
 def kfp_url(run_id: str, platform: Platform) -> str | None:

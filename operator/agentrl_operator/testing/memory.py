@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import Any, Literal
 
 from agentrl_components.spec import GROUP, KIND, VERSION
+from agentrl_components.spec.crd.status import STATUS
 from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients.pods import Pod
@@ -21,6 +22,7 @@ from agentrl_operator.testing.memory_fleet import MemoryFleet
 from agentrl_operator.testing.memory_kuberay import MemoryKubeRay
 from agentrl_operator.testing.memory_kueue import MemoryKueue
 from agentrl_operator.testing.memory_sandboxes import MemoryAgentSandbox
+from agentrl_operator.testing.schema_check import violations
 
 Key = tuple[str, str]
 
@@ -122,6 +124,8 @@ class MemoryCluster:
         body = self.resources.get((resource.namespace, resource.name))
         if body is None:
             return None
+        if refused := "; ".join(violations(dict(status), STATUS, "status")):
+            raise KubernetesError(f"Kubernetes: PATCH: 422: {refused}", status=422, retryable=False)
         merged = {**body.get("status", {}), **status}
         body["status"] = {name: value for name, value in merged.items() if value is not None}
         self._touch(body)

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world import EVENTS, UID, World
+from world import EVENTS, STORE, UID, World
 
+from agentrl_components.storage.records import HeldoutSummary, RunState
 from agentrl_operator.api import resource
 
 
@@ -170,3 +171,31 @@ async def test_a_deleted_token_secret_is_created_again_in_the_next_phase_with_ne
     assert after["Secret"]["data"] != before["Secret"]["data"]
     assert after["Deployment"] == before["Deployment"]
     assert world.cluster.deleted_deployments == ["demo-6a1b2c3d-babyai"]
+
+
+async def test_a_run_of_which_many_environments_were_down_goes_on():
+    """Their names do not fit into the status, and an API server refuses a longer text."""
+    world = World()
+    await world.reconcile(3)
+    world.finish_phase()
+    names = ("deepsearch-hotpotqa", "textcraft-agentgym", "webarena-sites")
+    heldout = HeldoutSummary(name="2", success=0.81, low=0.77, high=0.85, n=99, missing=names)
+    data = world.stores.run(STORE)
+    data.state = RunState(status="running", phase=0, iteration=2, heldout=heldout)
+    await world.reconcile(3)
+
+    assert world.status["phaseIndex"] == 1
+    assert world.status["success"] == "81% [77, 85] without deepsearch-hotpotqa and 2 more"
+
+
+async def test_a_message_of_any_length_leaves_the_status_writable():
+    world = World()
+    await world.reconcile(3)
+    message = "iteration 1: " + "x" * 40_000
+    world.stores.run(STORE).state = RunState(
+        status="running", phase=0, iteration=1, message=message
+    )
+    await world.reconcile()
+
+    assert world.status["iteration"] == 1
+    assert len(world.status["message"]) == 4096

@@ -1,5 +1,6 @@
 """What is done about a run that goes on: it starts, works, and passes from phase to phase."""
 
+import pytest
 from demo_run import NOW, PLATFORM, SERVED, UID, plan, run, started
 
 from agentrl_components.schedule.record import Decision
@@ -11,6 +12,7 @@ from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.manifests import environment_server
 from agentrl_operator.planning import actions
 from agentrl_operator.planning.observation import Observation, Servers, Unknown
+from agentrl_operator.planning.progress import success_text
 
 
 def test_a_new_run_gets_a_finalizer_an_mlflow_run_and_its_first_kfp_run():
@@ -163,6 +165,22 @@ def test_success_is_empty_until_a_trained_policy_is_evaluated():
     state = state.model_copy(update={"heldout": lacking})
     got = plan(status=started(), observed=Observation(kfp=KfpRun(state="RUNNING"), run_state=state))
     assert got.status.success == "20% [10, 30] without rooms"
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("a" * 40,), f"without {'a' * 40}"),
+        (("deepsearch-hotpotqa", "babyai"), "without deepsearch-hotpotqa, babyai"),
+        (("a" * 20, "b" * 20, "c" * 20), f"without {'a' * 20} and 2 more"),
+        (("a" * 40, "b" * 40), "without 2 environments"),
+    ],
+)
+def test_environments_that_were_down_are_named_as_far_as_the_field_has_room(names, told):
+    heldout = HeldoutSummary(name="3", success=1, low=1, high=1, n=9, missing=names)
+    text = success_text(heldout)
+    assert text == f"100% [100, 100] {told}"
+    assert len(text) <= 64
 
 
 def test_problems_of_pods_are_shown_in_the_message():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from agentrl_operator.api.conditions import Reason
 from agentrl_operator.manifests.labels import ENVIRONMENT
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RAY_LABEL, STAGE_LABEL
 
@@ -33,6 +34,18 @@ CANNOT_START = (
 )
 """Reasons of containers that will not start unless something else changes. Failures to pull an
 image are not among them: a registry may be down for a while."""
+IMAGE_FAILED = (
+    "ErrImagePull",
+    "ImageInspectError",
+    "ImagePullBackOff",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
+"""Reasons of containers whose image cannot be pulled, now or ever."""
+UNSCHEDULABLE = "Unschedulable"
+"""Reason of pods that fit on no node."""
+GATED = "SchedulingGated"
+"""Reason of pods that nobody may schedule yet: Kueue has not admitted them."""
 OVERDUE_S = 60.0
 """A pod that is still there this long after its grace period is on a node that does not answer."""
 LONGEST_PROBLEM = 300
@@ -47,6 +60,8 @@ class Pod:
     """Its stage, environment or group of the Ray cluster; else the name of the pod."""
     run_id: str
     """The KFP run that it belongs to; empty if it belongs to none."""
+    environment: str = ""
+    """The environment that it serves; empty if it serves none."""
     ended: bool
     """Whether all its containers have ended."""
     ready: bool = False
@@ -71,6 +86,7 @@ def read(body: Mapping[str, Any], now: datetime) -> Pod:
         or labels.get(RAY_LABEL)
         or metadata["name"],
         run_id=labels.get(KFP_RUN_LABEL, ""),
+        environment=labels.get(ENVIRONMENT, ""),
         ended=ended,
         ready=any(
             (one.get("type"), one.get("status")) == ("Ready", "True")
@@ -95,6 +111,16 @@ def problem_reasons(pods: Sequence[Pod]) -> set[str]:
 def cannot_start(pods: Sequence[Pod]) -> bool:
     """Whether one of the pods will not start unless something else changes."""
     return not problem_reasons(pods).isdisjoint(CANNOT_START)
+
+
+def waiting_reason(pods: Sequence[Pod]) -> Reason | None:
+    """What pods wait for, the most severe first. None: nothing but their own start."""
+    reasons = problem_reasons(pods)
+    if not reasons.isdisjoint((*CANNOT_START, *IMAGE_FAILED)):
+        return Reason.POD_CANNOT_START
+    if UNSCHEDULABLE in reasons:
+        return Reason.UNSCHEDULABLE
+    return Reason.QUEUED if GATED in reasons else None
 
 
 def problem_summary(pods: Sequence[Pod]) -> str:

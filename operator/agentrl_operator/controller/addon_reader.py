@@ -11,7 +11,13 @@ from typing import Any
 
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
-from agentrl_operator.clients.pods import Pod, cannot_start, creation_problem, problem_summary
+from agentrl_operator.clients.pods import (
+    Pod,
+    cannot_start,
+    creation_problem,
+    problem_summary,
+    waiting_reason,
+)
 from agentrl_operator.clients.protocols import Cluster
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests import ray_cluster, sandbox
@@ -73,6 +79,7 @@ async def read_ray_cluster(
         ready=_actors(pods_ready, per_pod),
         problem=_problem(body, pods),
         blocked=cannot_start(kept),
+        waits_for=waiting_reason(kept),
     )
 
 

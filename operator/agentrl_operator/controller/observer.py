@@ -113,8 +113,7 @@ class Observer:
         """`observation` with the newest attempt's KFP run and its pods."""
         attempt, kfp = await self._newest_attempt(resource, status)
         run_id = resource.run_id(status.phase_index, attempt)
-        servers_missing = any(one.ready < one.wanted for one in observation.servers.values())
-        health = await self._health.check(resource, run_id, kfp, servers_missing=servers_missing)
+        health = await self._health.check(resource, run_id, kfp, observation.servers)
         since = health.blocked_since
         alive = isinstance(kfp, KfpRun) and kfp.alive
         observation = replace(
@@ -125,7 +124,9 @@ class Observer:
             # The operator may have ended the attempt because a pod could not start: that stays its
             # cause.
             pod_problem=health.pod_problem if alive or since is not None else "",
-            unschedulable=health.unschedulable and alive,
+            server_problem=health.server_problem if alive else "",
+            waits_for=health.waits_for if alive else None,
+            queued=health.queued and alive,
             blocked_s=self._clock() - since if since is not None and alive else None,
             restore_due=health.restore_due,
         )

@@ -6,15 +6,16 @@ when Services and Secrets, which are not watched, are to be created again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from agentrl_operator.api.conditions import Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.clients import pods
 from agentrl_operator.clients.protocols import Cluster
-from agentrl_operator.planning.observation import Unknown
+from agentrl_operator.planning.observation import Servers, Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 
 FIRST_CHECK_S = 20.0
@@ -23,8 +24,6 @@ CHECK_PERIOD_S = 60.0
 """Interval between two checks of a run."""
 RESTORE_PERIOD_S = 300.0
 """Interval after which Services and Secrets are created again that somebody may have deleted."""
-UNSCHEDULABLE = "Unschedulable"
-"""Reason of pods that fit on no node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +38,15 @@ class HealthCheck:
     ever."""
     pod_problem: str = ""
     """Why pods of the run cannot work."""
-    unschedulable: bool = False
-    """Whether a pod waits for a node."""
+    server_problem: str = ""
+    """Why some of them, of environment servers, cannot work."""
+    waits_for: Reason | None = None
+    """What needed pods wait for: those of stages, and all pods of an environment without a ready
+    server. None: nothing but their own start."""
+    queued: bool = False
+    """Whether no stage works because needed pods wait in Kueue's queue."""
     blocked_since: float | None = None
-    """Since when every check has found a pod that cannot start. None: all pods can start."""
+    """Since when every check has found a needed pod that cannot start. None: all can start."""
     restored_at: float = 0.0
     """When Services and Secrets were last due to be created again."""
     restore_due: bool = False
@@ -66,11 +70,10 @@ class WorkflowHealth:
         resource: Resource,
         run_id: str,
         kfp: KfpRun | Unknown | None,
-        *,
-        servers_missing: bool,
+        servers: Mapping[str, Servers],
     ) -> HealthCheck:
-        """The latest check of this KFP run, repeated when it is due. `servers_missing`: look at the
-        pods of the environment servers, too.
+        """The latest check of this KFP run, repeated when it is due. `servers` are the environment
+        servers of the run, by name of the Deployment.
 
         Raises:
             KubernetesError: The API server did not answer.
@@ -82,32 +85,52 @@ class WorkflowHealth:
             at = now - CHECK_PERIOD_S + FIRST_CHECK_S
             last = HealthCheck(run_id=run_id, at=at, restored_at=now)
         elif isinstance(kfp, KfpRun) and kfp.alive and now - last.at >= CHECK_PERIOD_S:
-            last = await self._check(resource, last, now, servers_missing)
+            last = await self._check(resource, last, now, servers)
             self._latest[resource.uid] = last
             return last
         self._latest[resource.uid] = last
         return replace(last, restore_due=False)
 
     async def _check(
-        self, resource: Resource, last: HealthCheck, now: float, servers_missing: bool
+        self, resource: Resource, last: HealthCheck, now: float, servers: Mapping[str, Servers]
     ) -> HealthCheck:
         namespace = resource.namespace
         there = await self._cluster.workflow_phases(namespace, last.run_id)
         missed = last.workflow in ("missing", "lost")
-        found = [*await self._cluster.list_pods(namespace, KFP_RUN_LABEL, (last.run_id,))]
-        if servers_missing:
-            found += await self._cluster.list_pods(namespace, RUN_LABEL, (resource.name,))
-        working = [pod for pod in found if not pod.ended]
-        blocked = pods.cannot_start(working)
+        found = await self._cluster.list_pods(namespace, KFP_RUN_LABEL, (last.run_id,))
+        stages = [pod for pod in found if not pod.ended]
+        serving = await self._server_pods(resource, servers)
+        # An environment goes on with the servers that it has.
+        needed = [*stages, *(pod for pod in serving if not _is_served(pod, resource, servers))]
+        blocked, waits_for = pods.cannot_start(needed), pods.waiting_reason(needed)
         since = last.blocked_since if last.blocked_since is not None else now
         restore = blocked or now - last.restored_at >= RESTORE_PERIOD_S
         return HealthCheck(
             run_id=last.run_id,
             at=now,
             workflow="there" if there else "lost" if missed else "missing",
-            pod_problem=pods.problem_summary(working),
-            unschedulable=UNSCHEDULABLE in pods.problem_reasons(working),
+            pod_problem=pods.problem_summary([*stages, *serving]),
+            server_problem=pods.problem_summary(serving),
+            waits_for=waits_for,
+            queued=waits_for == Reason.QUEUED and not any(pod.ready for pod in stages),
             blocked_since=since if blocked else None,
             restored_at=now if restore else last.restored_at,
             restore_due=restore,
         )
+
+    async def _server_pods(
+        self, resource: Resource, servers: Mapping[str, Servers]
+    ) -> list[pods.Pod]:
+        """The pods of environment servers, if some servers are not ready."""
+        if all(one.ready >= one.wanted for one in servers.values()):
+            return []
+        found = await self._cluster.list_pods(resource.namespace, RUN_LABEL, (resource.name,))
+        present = [pod for pod in found if pod.environment and not pod.ended]
+        # A replaced one counts only while it does not end.
+        return [pod for pod in present if pod.stuck or not pod.terminating]
+
+
+def _is_served(pod: pods.Pod, resource: Resource, servers: Mapping[str, Servers]) -> bool:
+    """Whether the environment of a server's pod has a ready server."""
+    of_environment = servers.get(resource.child(pod.environment))
+    return of_environment is None or of_environment.ready > 0

@@ -94,9 +94,10 @@ def server_updates(
 
 
 def _problems(observation: Observation) -> list[str]:
-    """Why servers cannot be created, each reason once."""
-    servers = (one for _, one in sorted(observation.servers.items()))
-    return list(dict.fromkeys(one.problem for one in servers if one.problem))
+    """Why servers cannot be created, or their pods cannot start, each reason once."""
+    servers = (one.problem for _, one in sorted(observation.servers.items()))
+    problems = (*servers, observation.server_problem)
+    return list(dict.fromkeys(one for one in problems if one))
 
 
 def _not_ready(situation: Situation, environments: Iterable[Environment]) -> list[str]:

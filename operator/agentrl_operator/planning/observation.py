@@ -9,7 +9,7 @@ from typing import Literal
 
 from agentrl_components.schedule.record import Decision
 from agentrl_components.storage.records import RunState, TrackerRecord
-from agentrl_operator.api.conditions import Kind
+from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
@@ -47,6 +47,8 @@ class RayCluster:
     """Why pods cannot be created, start or end."""
     blocked: bool = False
     """Whether a pod cannot start unless something else changes."""
+    waits_for: Reason | None = None
+    """What its pods wait for. None: nothing but their own start."""
 
     @property
     def complete(self) -> bool:
@@ -138,10 +140,15 @@ class Observation:
     """Which of them do not end although they were asked to, and why."""
     pod_problem: str = ""
     """Why pods cannot start, or what ended them."""
-    unschedulable: bool = False
-    """Whether a pod of the attempt waits for a node."""
+    server_problem: str = ""
+    """Why pods of environment servers cannot work."""
+    waits_for: Reason | None = None
+    """What needed pods wait for: those of the attempt, and all pods of an environment without a
+    ready server. None: nothing but their own start."""
+    queued: bool = False
+    """Whether no stage works because needed pods wait in Kueue's queue."""
     blocked_s: float | None = None
-    """Seconds for which a pod of the attempt has been unable to start. None: all pods can start."""
+    """Seconds for which a needed pod has been unable to start. None: all of them can start."""
     restore_due: bool = False
     """Whether it is time to create Services and Secrets again that somebody may have deleted."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))

@@ -9,7 +9,8 @@ from agentrl_components.storage import keys
 from agentrl_components.storage.records import HeldoutSummary, RunState
 from agentrl_operator.api.resource import mlflow_url, stage_tracking_uri
 from agentrl_operator.api.status import Cost, Status
-from agentrl_operator.planning.plan import Situation
+from agentrl_operator.planning.observation import RayCluster
+from agentrl_operator.planning.plan import Situation, with_clock_stopped
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
 
@@ -52,11 +53,14 @@ def with_kfp_run(situation: Situation, status: Status) -> Status:
 
 
 def with_clock_running(situation: Situation, status: Status) -> Status:
-    """`status` of a run that occupies resources: its active time counts."""
-    return status.with_(
-        start_time=status.start_time or situation.now,
-        active_time=status.active_time or situation.now,
+    """`status` of a run that occupies resources: its active time counts. One whose pods all wait in
+    Kueue's queue occupies none, unless it has a Ray cluster."""
+    observation, now = situation.observation, situation.now
+    status = status.with_(
+        start_time=status.start_time or now, active_time=status.active_time or now
     )
+    waits = observation.queued and not isinstance(observation.ray_cluster, RayCluster)
+    return with_clock_stopped(status, now) if waits else status
 
 
 def _with_mlflow_run(situation: Situation, run: AgentRLRun, status: Status) -> Status:

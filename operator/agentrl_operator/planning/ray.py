@@ -57,7 +57,8 @@ def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
         return Reason.RAY_STARTING, "replacing the Ray cluster: the manifest has changed"
     if seen.complete:
         return None
-    return Reason.RAY_STARTING, f"waiting for the Ray cluster: {seen.workers}{detail}"
+    reason = seen.waits_for or Reason.RAY_STARTING
+    return reason, f"waiting for the Ray cluster: {seen.workers}{detail}"
 
 
 def with_unread_cluster(situation: Situation, run: AgentRLRun, status: Status) -> Status:

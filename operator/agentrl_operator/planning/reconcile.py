@@ -44,6 +44,8 @@ from agentrl_operator.planning.plan import (
 from agentrl_operator.planning.rejection import rejection_plan
 from agentrl_pipelines.platform.config import Platform
 
+NOT_INSTALLED = (Reason.AGENT_SANDBOX_UNAVAILABLE, Reason.KUBERAY_UNAVAILABLE)
+"""Reasons for which a phase does not start until somebody installs something."""
 MLFLOW_RETRY_S = 60.0
 """Interval of attempts to finish the MLflow run of a finished run, if MLflow did not answer."""
 MLFLOW_TIMEOUT_S = 3600.0
@@ -169,11 +171,9 @@ def _running_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan
     stage_message = state.message if isinstance(state, RunState) else ""
     parts = [progress.phase_text(run, status), stage_message, observation.pod_problem]
     message = ": ".join(part for part in parts if part)
-    reason = Reason.RUNNING
+    reason = observation.waits_for or Reason.RUNNING
     if observation.blocked_s is not None:
         reason = Reason.POD_CANNOT_START
-    elif observation.unschedulable:
-        reason = Reason.UNSCHEDULABLE
     return waiting_plan(status, "True", reason, message, situation.now, requeue_s=poll_s)
 
 
@@ -186,11 +186,9 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     if waits_for is not None:
         reason, message = waits_for
         status = progress.with_clock_running(situation, status)
-        truth: Truth = "True" if reason == Reason.RAY_STARTING else "False"
-        if reason == Reason.RAY_STARTING and situation.observation.ray_blocked_s is not None:
-            if retries.ray_cannot_start(situation.observation):
-                return retries.ray_failure_plan(situation, run, status)
-            reason = Reason.POD_CANNOT_START
+        if retries.ray_cannot_start(situation.observation):
+            return retries.ray_failure_plan(situation, run, status)
+        truth: Truth = "False" if reason in NOT_INSTALLED else "True"
         return waiting_plan(status, truth, reason, message, situation.now, requeue_s=poll_s)
     status = progress.with_kfp_run(situation, status)
     actions: list[Action] = []

@@ -23,6 +23,7 @@ from agentrl_operator.testing.memory_kuberay import MemoryKubeRay
 from agentrl_operator.testing.memory_kueue import MemoryKueue
 from agentrl_operator.testing.memory_sandboxes import MemoryAgentSandbox
 from agentrl_operator.testing.schema_check import violations
+from agentrl_pipelines.labels import RUN_LABEL
 
 Key = tuple[str, str]
 
@@ -48,6 +49,10 @@ class MemoryCluster:
         """Every request fails."""
         self.pod_problems: dict[str, str] = {}
         """Problems of the pods of a KFP run, by its id."""
+        self.server_pods: list[Pod] = []
+        """The pods of environment servers, of any run."""
+        self.ready_servers: dict[str, int] = {}
+        """Number of ready servers, by name of the Deployment. All are, if it is not named."""
         self._kfp = kfp
         self._version = 0
 
@@ -99,12 +104,12 @@ class MemoryCluster:
         """A copy of a run."""
         return deepcopy(self.resources[key])
 
-    def servers(self, uid: str, *, ready: bool = True) -> dict[str, Servers]:
-        """The Deployments of a run as the watch shows them, all or none of their pods ready."""
+    def servers(self, uid: str) -> dict[str, Servers]:
+        """The Deployments of a run as the watch shows them."""
         return {
             name: Servers(
                 manifest=manifest["metadata"]["annotations"][FINGERPRINT],
-                ready=manifest["spec"]["replicas"] if ready else 0,
+                ready=self.ready_servers.get(name, manifest["spec"]["replicas"]),
                 wanted=manifest["spec"]["replicas"],
             )
             for (kind, _, name), manifest in self.children.items()
@@ -171,14 +176,16 @@ class MemoryCluster:
         return ["Running"] if run_id in self._kfp.working else []
 
     async def list_pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
-        """One pod for each working KFP run, with its problem from `pod_problems`. A KFP run belongs
-        to the AgentRLRun whose name its own begins with."""
+        """One pod for each working KFP run, with its problem from `pod_problems`, and by the name
+        of a run `server_pods`. A KFP run belongs to the AgentRLRun whose name its own begins
+        with."""
         self._check()
         if label == "ray.io/cluster":
             return self.kuberay.pods(values)
         named = (one for one in self._kfp.submitted if one.name.partition(":")[0] in values)
         own = {one.run_id for one in named}
-        return [
+        serving = self.server_pods if label == RUN_LABEL else []
+        return serving + [
             Pod(part="train", run_id=run_id, ended=False, problem=self.pod_problems.get(run_id, ""))
             for run_id in sorted(self._kfp.working & (own | set(values)))
         ]

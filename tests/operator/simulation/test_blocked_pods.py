@@ -1,6 +1,10 @@
 """Runs whose pods cannot start, and objects of a run that somebody deleted while it works."""
 
+from dataclasses import replace
+
 from world import World
+
+from agentrl_operator.clients.pods import Pod
 
 PROBLEM = 'CreateContainerConfigError: secret "demo-6a1b2c3d-token" not found'
 
@@ -96,3 +100,87 @@ async def test_a_pod_that_fits_on_no_node_is_the_reason_of_the_run():
 
     assert world.conditions()["Progressing"] == ("True", "Unschedulable")
     assert "1 Insufficient cpu" in world.status["message"]
+
+
+IMAGE = 'ImagePullBackOff: Back-off pulling image "registry.test/agentrI:1"'
+GATED = "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates"
+BAD_NODE = "RunContainerError: runc: bad node"
+SERVERS = "demo-6a1b2c3d-babyai"
+
+
+def server_pod(problem="", environment="babyai"):
+    return Pod(
+        part=environment,
+        run_id="",
+        environment=environment,
+        ended=False,
+        ready=not problem,
+        problem=problem,
+    )
+
+
+async def test_an_image_that_cannot_be_pulled_is_the_reason_of_a_run_and_fails_no_attempt():
+    world, run_id = await running()
+    world.cluster.pod_problems[run_id] = IMAGE
+    await pass_minutes(world, 30)
+
+    assert world.kfp.states[run_id] == "RUNNING"
+    assert world.conditions()["Progressing"] == ("True", "PodCannotStart")
+    assert IMAGE in world.status["message"]
+    assert [one[:2] for one in world.cluster.events].count(("Warning", "PodCannotStart")) == 1
+
+
+async def test_time_in_the_queue_of_kueue_does_not_count_as_activity():
+    world = World(activeDeadlineSeconds=900)
+    await world.reconcile(3)
+    (run_id,) = world.kfp.working
+    world.cluster.pod_problems[run_id] = GATED
+    await pass_minutes(world, 30)
+
+    assert world.conditions()["Progressing"] == ("True", "Queued")
+    assert world.status["activeSeconds"] == 60  # until it was first seen
+    assert "activeTime" not in world.status
+    world.cluster.pod_problems.clear()
+    await pass_minutes(world, 14)
+    assert world.conditions()["Progressing"] == ("True", "Running")
+    await pass_minutes(world, 2)
+    assert world.kfp.states[run_id] == "CANCELING"
+
+
+async def test_one_server_of_many_that_cannot_start_stops_nothing():
+    world = World(environments=[{"name": "babyai", "builtin": "babyai", "replicas": 32}])
+    await world.reconcile(3)
+    (run_id,) = world.kfp.working
+    world.cluster.ready_servers[SERVERS] = 31
+    world.cluster.server_pods = [*[server_pod()] * 31, server_pod(BAD_NODE)]
+    await pass_minutes(world, 30)
+
+    assert world.kfp.states[run_id] == "RUNNING"
+    assert world.conditions()["Progressing"] == ("True", "Running")
+    assert f"babyai: {BAD_NODE}" in world.status["message"]
+    (ready,) = (o for o in world.status["conditions"] if o["type"] == "EnvironmentsReady")
+    assert ready["message"] == f"babyai: 31 of 32 servers are ready; babyai: {BAD_NODE}"
+
+
+async def test_an_attempt_fails_when_no_server_of_an_environment_can_start_for_long():
+    two = [{"name": name, "builtin": "babyai"} for name in ("babyai", "rooms")]
+    world = World(environments=two)
+    await world.reconcile(3)
+    (run_id,) = world.kfp.working
+    world.cluster.ready_servers["demo-6a1b2c3d-rooms"] = 0
+    world.cluster.server_pods = [server_pod(), server_pod(BAD_NODE, "rooms")]
+    await pass_minutes(world, 4)
+    assert world.conditions()["Progressing"] == ("True", "PodCannotStart")
+    assert world.kfp.states[run_id] == "RUNNING"
+    await pass_minutes(world, 3)
+
+    assert world.kfp.states[run_id] == "CANCELING"
+
+
+async def test_a_server_that_is_being_replaced_is_no_problem():
+    world, _ = await running()
+    world.cluster.ready_servers[SERVERS] = 0
+    world.cluster.server_pods = [replace(server_pod(BAD_NODE), terminating=True)]
+    await pass_minutes(world, 2)
+    assert world.conditions()["Progressing"] == ("True", "Running")
+    assert BAD_NODE not in world.status["message"]

@@ -125,7 +125,7 @@ def test_the_cluster_is_complete_before_the_first_phase_and_stays_over_the_phase
         assert world.kfp.submitted == []
         assert world.status["ray"]["workers"] == "trainers 0/4, samplers 0/3"
         assert world.conditions()["RayClusterReady"] == ("False", "Starting")
-        assert world.conditions()["Progressing"] == ("True", "RayStarting")
+        assert world.conditions()["Progressing"] == ("True", "PodCannotStart")
         assert world.status["message"] == (
             "waiting for the Ray cluster: trainers 0/4, samplers 0/3; head: ImagePullBackOff; "
             "trainers: ImagePullBackOff; samplers: ImagePullBackOff"

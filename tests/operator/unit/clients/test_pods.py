@@ -4,7 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agentrl_operator.clients.pods import Pod, problem_summary, read, stuck_summary, working
+from agentrl_operator.clients.pods import (
+    Pod,
+    cannot_start,
+    problem_summary,
+    read,
+    stuck_summary,
+    waiting_reason,
+    working,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 LABELS = {"agentrl.dev/run": "demo", "agentrl.dev/stage": "train"}
@@ -160,3 +168,32 @@ def test_a_pod_that_ends_in_time_is_not_on_a_lost_node(body):
     seen = read_now(body)
     assert seen.terminating
     assert (problem_summary([seen]), stuck_summary([seen])) == ("", "")
+
+
+def waiting(reason):
+    return read_now(pod("Pending", containerStatuses=container(waiting={"reason": reason})))
+
+
+def unscheduled(reason):
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason}
+    return read_now(pod("Pending", conditions=[condition]))
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        ([unscheduled("SchedulingGated")], "Queued"),
+        ([unscheduled("SchedulingGated"), unscheduled("Unschedulable")], "Unschedulable"),
+        ([unscheduled("Unschedulable"), waiting("ErrImagePull")], "PodCannotStart"),
+        ([waiting("ImagePullBackOff")], "PodCannotStart"),
+        ([waiting("RunContainerError")], "PodCannotStart"),
+        ([waiting("ContainerCreating"), read_now(pod())], None),
+    ],
+)
+def test_the_most_severe_reason_is_what_pods_wait_for(pods, reason):
+    assert waiting_reason(pods) == reason
+
+
+def test_an_image_that_cannot_be_pulled_now_may_be_pulled_later():
+    assert not cannot_start([waiting("ImagePullBackOff"), unscheduled("SchedulingGated")])
+    assert cannot_start([waiting("InvalidImageName")])

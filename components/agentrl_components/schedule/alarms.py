@@ -29,13 +29,12 @@ def fired_alarms(
 ) -> tuple[FiredAlarm, ...]:
     """The alarms that fire after the last record, in the manifest's order."""
     current = since_rollback(history)
-    # Success of phases with different horizons is not comparable, nor is that of other tasks.
-    of_phase = comparable([one for one in current if one.phase == current[-1].phase])
+    compared = comparable(current)
     fired: list[FiredAlarm] = []
     for index, alarm in enumerate(alarms):
         if len(current) < alarm.window:
             continue
-        for signal, value, bound, message in _findings(alarm, current, of_phase):
+        for signal, value, bound, message in _findings(alarm, current, compared):
             fired.append(
                 FiredAlarm(
                     alarm=index,
@@ -54,13 +53,13 @@ Finding = tuple[Signal, float, float, str]
 
 
 def _findings(
-    alarm: Alarm, history: Sequence[IterationRecord], of_phase: Sequence[IterationRecord]
+    alarm: Alarm, history: Sequence[IterationRecord], compared: Sequence[IterationRecord]
 ) -> Iterator[Finding]:
-    """The findings of one alarm, at most one per signal. `of_phase`: the records whose success is
+    """The findings of one alarm, at most one per signal. `compared`: the records whose success is
     compared."""
     last = history[-alarm.window :]
-    yield from _pinned(alarm, of_phase)
-    yield from _dropped(alarm, of_phase)
+    yield from _pinned(alarm, compared)
+    yield from _dropped(alarm, compared)
     yield from _bounded(
         "wellformed_below",
         "well-formed replies",

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Literal
 
 from agentrl_components.schedule.alarms import fired_alarms
-from agentrl_components.schedule.history import best_checkpoint
+from agentrl_components.schedule.history import best_checkpoint, comparable
 from agentrl_components.schedule.horizon import Position, position
 from agentrl_components.schedule.record import Action, Decision, FiredAlarm, IterationRecord
 from agentrl_components.spec.fields.horizon import Horizon
@@ -89,7 +89,7 @@ def _why(horizon: Horizon, phase: int, history: Sequence[IterationRecord]) -> st
     done = sum(record.phase == phase for record in history)
     if done >= horizon.phases[phase].iterations:
         return f" after its {done} iterations"
-    recent = fmean(record.success for record in history[-horizon.window :])
+    recent = fmean(record.success for record in comparable(history, horizon.window))
     if horizon.advance == "success":
         return f", {recent:.1%} success reaching {horizon.success_above:.1%}"
     return f", success levelling off at {recent:.1%}"

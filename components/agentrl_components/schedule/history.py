@@ -41,11 +41,23 @@ def since_rollback(history: Sequence[IterationRecord]) -> Sequence[IterationReco
     return history
 
 
-def comparable(history: Sequence[IterationRecord]) -> Sequence[IterationRecord]:
-    """The records with episodes of the same environments as the last one. With an environment less,
-    which was down, success rises or falls as that one is harder or easier than the others."""
-    absent = history[-1].absent if history else frozenset()
-    return [record for record in history if record.absent == absent]
+def comparable(
+    history: Sequence[IterationRecord], limit: int | None = None
+) -> Sequence[IterationRecord]:
+    """The records whose success can be compared with that of the last one, in order: those of the
+    same weights, from the latest rollback on, of the same phase, since a longer horizon changes
+    what success measures, and with episodes of the same environments. With an environment less,
+    which was down, success rises or falls as that one is harder or easier than the others. Only
+    the last `limit` of them, if it is given."""
+    found: list[IterationRecord] = []
+    for record in reversed(history):
+        if record.phase != history[-1].phase or len(found) == limit:
+            break
+        if record.absent == history[-1].absent:
+            found.append(record)
+        if record.restored:
+            break
+    return found[::-1]
 
 
 def best_checkpoint(history: Sequence[IterationRecord], window: int) -> IterationRecord | None:
@@ -54,19 +66,31 @@ def best_checkpoint(history: Sequence[IterationRecord], window: int) -> Iteratio
     Held-out and training success are never compared with each other: if any checkpoint was
     evaluated, only evaluated ones are candidates. Evaluations of `evaluation.every` count, those
     at the end of a phase are not in the history (`evaluation.best_checkpoint` adds them). The
-    training mean is over the last `window` records up to the checkpoint. Of candidates with equal
-    success the one with the higher mean score wins, and of equal ones the later. A checkpoint that
-    was beaten once stays beaten, so only the best has to be kept. None: there is no checkpoint."""
+    training mean is over the last `window` records up to the checkpoint that are `comparable` with
+    its own; checkpoints of iterations without an environment, which was down, are candidates only
+    if there are no others. Of candidates with equal success the one with the higher mean score
+    wins, and of equal ones the later. A checkpoint that was beaten once stays beaten, so only the
+    best has to be kept. None: there is no checkpoint."""
     saved = [index for index, record in enumerate(history) if record.checkpointed]
     ranked = [
-        (success, success if (score := history[index].heldout_score) is None else score, index)
+        (
+            True,
+            success,
+            success if (score := history[index].heldout_score) is None else score,
+            index,
+        )
         for index in saved
         if (success := history[index].heldout) is not None
     ]
     if not ranked:
-        recent = ((index, history[max(0, index + 1 - window) : index + 1]) for index in saved)
+        recent = ((index, comparable(history[: index + 1], window)) for index in saved)
         ranked = [
-            (fmean(r.success for r in some), fmean(r.score for r in some), index)
+            (
+                not history[index].absent,
+                fmean(r.success for r in some),
+                fmean(r.score for r in some),
+                index,
+            )
             for index, some in recent
         ]
-    return history[max(ranked)[2]] if ranked else None
+    return history[max(ranked)[-1]] if ranked else None

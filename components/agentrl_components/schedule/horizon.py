@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from agentrl_components.schedule.alarms import fired_alarms, moving_means
-from agentrl_components.schedule.history import comparable, since_rollback
+from agentrl_components.schedule.history import comparable
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec.fields.horizon import Horizon, Phase
 
@@ -72,8 +72,7 @@ def _ended(horizon: Horizon, phase: int, records: Sequence[IterationRecord]) -> 
         return True
     if horizon.advance == "iterations" or len(records) < limits.min_iterations:
         return False
-    compared = comparable(since_rollback(records))
-    means = moving_means([r.success for r in compared], horizon.window)
+    means = moving_means([r.success for r in comparable(records)], horizon.window)
     if horizon.advance == "success":
         return means != [] and means[-1] >= horizon.success_above
     recent, earlier = means[-horizon.window :], means[: -horizon.window]

@@ -64,6 +64,20 @@ def test_the_reason_names_the_success_that_was_reached():
     )
 
 
+def test_the_reason_names_the_success_that_the_rule_compared():
+    """Iteration 1 was without an environment: it does not count, for the rule nor in the reason."""
+    rule = horizon(advance="success").model_copy(
+        update={"phases": (Phase(max_turns=3, iterations=9), Phase(max_turns=5, iterations=9))}
+    )
+    two = rule.model_copy(update={"window": 2})
+    seen = [record(i, 0, success=success) for i, success in enumerate((0.9, 0.1, 0.8))]
+    out = seen[1].model_copy(update={"metrics": seen[1].metrics | {"train/b/episodes": 0.0}})
+    decision = decide(two, [seen[0], out, seen[2]])
+    assert decision.reason == (
+        "phase 1 is over, 85.0% success reaching 80.0%: the horizon goes from 3 to 5 turns"
+    )
+
+
 def test_an_alarm_that_only_records_changes_nothing_but_is_reported():
     decision = decide(horizon(collapsing("record")), TWO)
     assert decision.action == "advance"

@@ -36,10 +36,14 @@ def best_number(store: Store, history: Sequence[IterationRecord], window: int) -
     return best.iteration + 1 if best is not None else max(available, default=0)
 
 
-def name_at_phase_end(decision: Decision, done: int) -> str:
+def name_at_phase_end(decision: Decision, done: int, *, restored: bool = False) -> str:
     """The name of the evaluation after a phase that `decision` ended, `done` iterations into the
-    run."""
-    return keys.AFTER if decision.action == "finish" else keys.evaluation_after(done)
+    run. `restored`: the last of them was followed by a rollback. The evaluation of the restored
+    weights has a name of its own, since that of `evaluation.every` is of the discarded ones, and
+    the record of the iteration must not get it."""
+    if decision.action == "finish":
+        return keys.AFTER
+    return keys.evaluation_after(done, restored=restored)
 
 
 def _with_final_evaluation(store: Store, record: IterationRecord) -> IterationRecord:

@@ -108,10 +108,12 @@ def write(report: Report, root: Path) -> None:
 
 
 def _intermediate(found: Mapping[str, HeldoutResult]) -> tuple[IntermediateEvaluation, ...]:
-    numbered = {keys.evaluation_number(name): one for name, one in found.items()}
+    # That of weights which a rollback restored sorts after that of the discarded ones.
+    numbered = sorted((keys.evaluation_number(name), name) for name in found)
     return tuple(
-        IntermediateEvaluation(iterations=number, found=numbered[number])
-        for number in sorted(number for number in numbered if number >= 0)
+        IntermediateEvaluation(iterations=number, found=found[name])
+        for number, name in numbered
+        if number >= 0
     )
 
 

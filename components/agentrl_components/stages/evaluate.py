@@ -66,8 +66,10 @@ def _noted(context: RunContext, result: HeldoutResult) -> HeldoutResult:
 
 def evaluate_phase(context: RunContext, decision: Decision) -> HeldoutResult:
     """Evaluate the policy at the end of a phase; `decision` is the decision that ended it. Its
-    checkpoint may be the best one from then on."""
-    result = evaluate(context, name_at_phase_end(decision, len(context.history)))
+    checkpoint may be the best one from then on. If a rollback ended it, the policy is the restored
+    one, with which the next phase begins."""
+    done, restored = len(context.history), context.training.after_rollback
+    result = evaluate(context, name_at_phase_end(decision, done, restored=restored))
     context.note_best()
     return result
 

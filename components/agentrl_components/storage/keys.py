@@ -10,7 +10,9 @@
     heartbeats/<role>                   changes while the process of that role is alive
     phases/02/<name>                    environment lineage and decision of a phase
     evaluations/<name>.json             result of an evaluation: random, before, after, or
-                                        iteration-000120 after 120 iterations
+                                        iteration-000120 after 120 iterations, or
+                                        iteration-000120-restored if a rollback then
+                                        restored the weights that it evaluates
     evaluations/<name>.episodes         some of its episodes, for display
     checkpoints/000120/                 a model folder that transformers can load
     checkpoints/000120/trainer/         further state that training needs to resume
@@ -58,6 +60,7 @@ PLAYED = "played.episodes"
 """File of a phase: episodes of its last iteration, for display."""
 TRAINER = "trainer/"
 """Prefix of the files in a checkpoint that are not part of the model folder."""
+_RESTORED = "-restored"
 
 
 def iteration(number: int) -> str:
@@ -101,14 +104,15 @@ def evaluation_name(key: str) -> str:
     return key.removeprefix(EVALUATIONS).partition(".")[0]
 
 
-def evaluation_after(number: int) -> str:
-    """The name of the evaluation after `number` iterations."""
-    return f"iteration-{number:06d}"
+def evaluation_after(number: int, *, restored: bool = False) -> str:
+    """The name of the evaluation after `number` iterations; `restored`: of the weights that a
+    rollback has restored after them, which are not those that the last iteration ended with."""
+    return f"iteration-{number:06d}{_RESTORED if restored else ''}"
 
 
 def evaluation_number(name: str) -> int:
     """The number of iterations before the evaluation with this name; -1 for other names."""
-    number = name.removeprefix("iteration-")
+    number = name.removeprefix("iteration-").removesuffix(_RESTORED)
     return int(number) if number.isdigit() and name.startswith("iteration-") else -1
 
 

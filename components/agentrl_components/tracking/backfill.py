@@ -42,7 +42,9 @@ def backfill_jobs(store: Store, time_ms: int) -> Iterator[Job]:
             values[one.iteration + 1] |= iteration_metrics(one)
     done = max(values, default=0)
     names: list[tuple[bool, int, str]] = []
-    for key in list(store.list(keys.EVALUATIONS)):
+    # In the order of names, so that of two evaluations after an iteration that of the weights which
+    # a rollback restored is the last, as in a run that is not interrupted.
+    for key in sorted(store.list(keys.EVALUATIONS), key=keys.evaluation_name):
         name = keys.evaluation_name(key)
         if (
             key != keys.evaluation(name)

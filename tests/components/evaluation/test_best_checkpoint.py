@@ -5,7 +5,7 @@ from heldout_results import heldout_result
 from iteration_records import iteration_record
 
 from agentrl_components.errors import StoreError
-from agentrl_components.evaluation.best_checkpoint import best_number
+from agentrl_components.evaluation.best_checkpoint import best_number, name_at_phase_end
 from agentrl_components.schedule.record import Decision
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
@@ -52,6 +52,16 @@ def ended(action="finish", **last):
 @pytest.mark.parametrize(("after", "best"), [(0.6, 4), (0.5, 4), (0.4, 2)])
 def test_the_evaluation_at_the_end_of_the_run_counts(after, best):
     assert best_number(stored([0, 2, 4], after=after), ended(), 1) == best
+
+
+def test_the_evaluation_of_restored_weights_is_not_that_of_the_iteration_before_the_rollback():
+    """Iteration 3 ends a phase with a rollback to the checkpoint of iteration 1."""
+    history = ended("rollback", after=1, checkpointed=False)
+    store = stored([0, 2, 4], iteration_000004=0.1, iteration_000004_restored=0.9)
+    assert best_number(store, history, 1) == 2
+    decision = history[-1].decision
+    assert name_at_phase_end(decision, 4) == "iteration-000004"
+    assert name_at_phase_end(decision, 4, restored=True) == "iteration-000004-restored"
 
 
 def test_an_evaluation_that_lacks_an_environment_is_not_compared_with_others():

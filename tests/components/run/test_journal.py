@@ -178,12 +178,15 @@ def test_evaluations_of_weights_that_a_resumed_run_does_not_have_are_deleted():
     journal = Journal(store)
     for number in range(2):
         journal.write_iteration(committed(number))
-    names = ("random", "before", "iteration-000002", "iteration-000003", "after")
+    restored = {f"iteration-00000{number}-restored" for number in (2, 3)}
+    names = ("random", "before", "iteration-000002", "iteration-000003", "after", *restored)
     for name in names:
         store.replace(keys.evaluation(name), b"{}")
         store.replace(keys.episodes(name), b"")
     journal.truncate(2)
-    assert kept_evaluations(store) == {"random", "before", "iteration-000002", "after"}
+    assert kept_evaluations(store) == {
+        *("random", "before", "iteration-000002", "iteration-000002-restored", "after")
+    }
     journal.truncate(1)
     assert kept_evaluations(store) == {"random", "before"}
 

@@ -91,6 +91,14 @@ def test_every_iteration_and_evaluation_becomes_metrics(store):
     }
 
 
+def test_of_two_evaluations_after_an_iteration_that_of_the_restored_weights_counts(store):
+    put_evaluation(store, "iteration-000001-restored", 0.7)
+    metrics, episodes = jobs_of(store)
+    assert metrics[1][1]["heldout/success"] == 0.7
+    names = [job.name for job in episodes if job.iteration == 1]
+    assert names == ["heldout iteration-000001", "heldout iteration-000001-restored"]
+
+
 def test_stored_episodes_are_sent_with_their_iteration(store):
     _, episodes = jobs_of(store)
     assert all(isinstance(job, Episodes) and job.time_ms == 5000 for job in episodes)

@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -95,6 +95,10 @@ class DirectoryStore:
             for folder in itertools.takewhile(lambda folder: folder != self.folder, path.parents):
                 if not _remove_if_empty(folder):
                     return
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
 
     def _path(self, key: str) -> Path:
         return self.folder / valid_key(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agentrl_components.storage.store import absent_error, conflict_error, valid_key
@@ -46,3 +46,7 @@ class MemoryStore:
 
     def delete(self, key: str) -> None:
         self.objects.pop(valid_key(key), None)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)

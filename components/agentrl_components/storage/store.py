@@ -7,7 +7,7 @@ Keys are relative paths. Writes are atomic: a key is either absent or complete. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -60,6 +60,11 @@ class Store(Protocol):
 
     def delete(self, key: str) -> None:
         """Delete `key`. Does nothing if it does not exist."""
+        ...
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete all `keys` that exist, in any order, with as few requests as the store allows. If
+        one cannot be deleted, others may be deleted nevertheless."""
         ...
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -34,8 +33,12 @@ from agentrl_pipelines.platform.store_access import StoreAccess, store_access
 
 Result = TypeVar("Result")
 
-_DELETED_PER_CALL = 2000
-_DELETING_THREADS = 2
+_DELETED_PER_REQUEST = 250
+"""S3 allows 1,000 keys. A slow disk needs longer for them than a client waits for an answer."""
+_DELETING_THREADS = 4
+_DELETION_WAIT_S = 2.0
+"""A caller waits this long for a deletion. It has a worker of the controller meanwhile, which other
+runs need."""
 _CACHED_SERVICES = 8
 
 
@@ -55,7 +58,8 @@ class RunStores:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="store")
         self._deleting_threads = ThreadPoolExecutor(_DELETING_THREADS, thread_name_prefix="delete")
         self._deletions: dict[tuple[str | None, str | None], asyncio.Future[bool]] = {}
-        """Deletions that are queued or going on, by URL and endpoint."""
+        """Deletions that are queued or going on, by URL and endpoint, and those that failed when
+        their caller had stopped to wait: it learns why when it asks again."""
         self._timeout_s = timeout_s
 
     async def read_state(self, storage: Storage) -> RunState | None:
@@ -73,9 +77,10 @@ class RunStores:
 
     async def delete_run_data(self, storage: Storage) -> bool:
         deletion = self._deletion(storage)
-        await asyncio.wait({deletion}, timeout=self._timeout_s)
+        await asyncio.wait({deletion}, timeout=min(self._timeout_s, _DELETION_WAIT_S))
         if not deletion.done():
             return False
+        self._deletions.pop((storage.url, storage.endpoint), None)
         try:
             return deletion.result()
         except StoreError as error:
@@ -95,9 +100,9 @@ class RunStores:
             return _delete_own_keys(self._open(storage), time.monotonic() + self._timeout_s / 2)
 
         def forget(ended: asyncio.Future[bool]) -> None:
-            del self._deletions[key]
-            if not ended.cancelled():
-                ended.exception()  # asyncio would log an error that no caller waits for
+            # Without the call of `exception` asyncio would log an error that no caller waits for.
+            if ended.cancelled() or ended.exception() is None:
+                self._deletions.pop(key, None)
 
         if key not in self._deletions:
             loop = asyncio.get_running_loop()
@@ -121,13 +126,16 @@ class RunStores:
 def _delete_own_keys(store: Store, until: float) -> bool:
     """Delete only keys of the run itself, since people may have put other objects beside them, up
     to the time `until` of the monotonic clock. Returns whether none is left."""
-    own = (key for key in store.list("") if key.startswith(keys.OWN))
-    batch = list(islice(own, _DELETED_PER_CALL))
-    for number, key in enumerate(batch, start=1):
-        store.delete(key)
-        if time.monotonic() >= until and number < len(batch):
-            return False
-    return len(batch) < _DELETED_PER_CALL
+    own = _own_keys(store)
+    for first in range(0, len(own), _DELETED_PER_REQUEST):
+        store.delete_many(own[first : first + _DELETED_PER_REQUEST])
+        if time.monotonic() >= until:
+            break
+    return not own or not _own_keys(store)
+
+
+def _own_keys(store: Store) -> list[str]:
+    return [key for key in store.list("") if key.startswith(keys.OWN)]
 
 
 class RunStoreOpener:

@@ -205,18 +205,20 @@ class Controller:
         self, key: Key, uid: str, plan: Plan
     ) -> tuple[Status, DependencyError | None]:
         """Execute the plan's actions on the run with this uid, as far as the plan says if one
-        fails. Returns the status to write, and the error of the first action that failed."""
+        fails, and up to one that is not complete. Returns the status to write, and the error of the
+        first action that failed."""
         status, failure = plan.status, None
         for number, action in enumerate((*plan.best_effort, *plan.actions)):
             run = self._runs.get(key)
             if run is None or run.uid != uid:
                 return status, failure
             needed = isinstance(action, RemoveFinalizer)
+            done: Status | None = status
             try:
                 with run.guard.errors_of_deletion(
                     f"is deleted without {action!r}", needed=needed
                 ) as caught:
-                    status = await self._execute_action(key, run, action, status)
+                    done = await self._execute_action(key, run, action, status)
             except DependencyError as error:
                 self._report(key, error)
                 failure = failure or error
@@ -224,13 +226,16 @@ class Controller:
                 if number < len(plan.best_effort):
                     continue
                 return status, failure
+            if done is None:
+                return status, failure
+            status = done
             if caught.error is None:
                 self.metrics.actions.labels(action.label).inc()
         return status, failure
 
     async def _execute_action(
         self, key: Key, run: CachedRun, action: Action, status: Status
-    ) -> Status:
+    ) -> Status | None:
         metadata = {"metadata": run.metadata}
         if isinstance(action, AddFinalizer):
             body = await self._clients.cluster.add_finalizer(metadata)

@@ -49,9 +49,10 @@ class Executor:
 
     async def execute(
         self, action: Action, resource: Resource, metadata: Mapping[str, Any], status: Status
-    ) -> Status:
+    ) -> Status | None:
         """Execute an action other than `AddFinalizer`, whose result the controller caches. Returns
-        `status` with what became known by it.
+        `status` with what became known by it. None: the action is not complete, and has to be
+        executed again before the next one.
 
         Raises:
             DependencyError: The action failed.
@@ -106,7 +107,9 @@ class Executor:
             case actions.DeleteKfpRuns():
                 await self._delete_kfp_runs(resource)
             case actions.DeleteRunData():
-                await self._delete_run_data(resource)
+                storage = resolve.run_storage(_run(resource), resource.uid, self.platform)
+                if not await self.clients.stores.delete_run_data(storage):
+                    return None
             case actions.ReportKeptData(message=message):
                 await self._report_kept_data(resource, message)
             case actions.DeleteResource():
@@ -264,11 +267,6 @@ class Executor:
             await self.clients.cluster.create_event(resource, "Warning", Reason.DATA_KEPT, message)
         except KubernetesError as error:
             logger.warning("no Event was created: %s", error)
-
-    async def _delete_run_data(self, resource: Resource) -> None:
-        storage = resolve.run_storage(_run(resource), resource.uid, self.platform)
-        if not await self.clients.stores.delete_run_data(storage):
-            raise RunStoreError(f"{storage.url}: deletion of the run's data is not complete yet")
 
 
 def _run(resource: Resource) -> AgentRLRun:

@@ -217,15 +217,16 @@ class DeleteKfpRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRunData:
-    """Delete everything under the run's prefix in the object store."""
+    """Delete everything under the run's prefix in the object store. The actions after it have to
+    wait until nothing is left, which may take several executions."""
 
     label: ClassVar[str] = "delete_run_data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportKeptData:
-    """Say in an Event and in the log that the data of a deleted run is kept, although its manifest
-    says otherwise. An error of Kubernetes is logged and ignored."""
+    """Say in an Event and in the log that the data of a deleted run is kept, or a part of it,
+    although its manifest says otherwise. An error of Kubernetes is logged and ignored."""
 
     label: ClassVar[str] = "report_kept_data"
 

@@ -35,6 +35,7 @@ from agentrl_operator.planning.plan import (
     with_clock_stopped,
     with_servers_scaled_down,
 )
+from agentrl_pipelines.platform import resolve
 
 POLL_S = 1.0
 """Interval of reconciliations while work is stopping."""
@@ -170,21 +171,34 @@ def _cleanup_plan(
     run = situation.resource.run
     last = [*actions, *ray_deletion(situation.observation)]
     last += workload_deletion(situation, status)
-    if status.mlflow_run is not None and not status.finished:
+    if status.mlflow_run is not None and not (status.finished or status.mlflow_finished):
         last.append(FinishMlflowRun(run_id=status.mlflow_run, status="KILLED"))
     needed: list[Action] = [RemoveFinalizer()]
-    delete_data = run is not None and run.spec.storage.on_delete == "delete"
-    if run is None and situation.resource.stated.deletes_data:
-        why = "; ".join(situation.resource.mistakes)
-        message = f"spec.storage.onDelete: the data is kept, as the manifest is not accepted: {why}"
+    why_kept = _why_data_is_kept(situation, waited_s)
+    if why_kept is not None:
+        message = f"spec.storage.onDelete: the data is kept, as {why_kept}"
         last.append(ReportKeptData(message=message))
-    if delete_data and waited_s < DATA_TIMEOUT_S:
+    elif run is not None and run.spec.storage.on_delete == "delete":
         last.append(DeleteKfpRuns())
         needed.insert(0, DeleteRunData())
+        message = "deleting: the run's data is being deleted"
+        status = status.with_progressing("False", Reason.DELETING, message, situation.now)
     if waited_s < PODS_TIMEOUT_S:
         return Plan(actions=(*last, *needed), status=status, requeue_s=POLL_S)
     # Kubernetes deletes what the run owns, so a call that still fails does not keep the run.
     return Plan(best_effort=tuple(last), actions=tuple(needed), status=status, requeue_s=POLL_S)
+
+
+def _why_data_is_kept(situation: Situation, waited_s: float) -> str | None:
+    """Why data is kept that the manifest wants deleted. None: it is not kept."""
+    resource = situation.resource
+    if resource.run is None:
+        mistakes = "; ".join(resource.mistakes)
+        return f"the manifest is not accepted: {mistakes}" if resource.stated.deletes_data else None
+    if resource.run.spec.storage.on_delete != "delete" or waited_s < DATA_TIMEOUT_S:
+        return None
+    url = resolve.run_storage(resource.run, resource.uid, situation.platform).url
+    return f"it could not be deleted within {DATA_TIMEOUT_S:g} s; delete what is left in {url}"
 
 
 def remaining_work_plan(

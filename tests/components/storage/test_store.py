@@ -73,6 +73,17 @@ def test_a_deleted_key_can_be_put_again(store: Store) -> None:
     assert store.get("a/b/c") == b"2"
 
 
+def test_many_keys_are_deleted_and_missing_ones_skipped(store: Store) -> None:
+    names = [f"a/{number}" for number in range(5)]
+    for name in names:
+        store.put(name, b"1")
+    store.delete_many([*names[1:], "not/here"])
+    assert list(store.list("")) == ["a/0"]
+    store.delete_many([])
+    store.delete_many(["a/0"])
+    assert list(store.list("")) == []
+
+
 def test_the_start_of_a_key_is_read_without_the_rest(store: Store) -> None:
     store.put("weights", b"header and tensors")
     assert store.get_start("weights", 6) == b"header"

@@ -1,9 +1,12 @@
 """A run that is deleted goes, whatever Kubernetes does not show and whichever calls it refuses."""
 
+import asyncio
+
 import pytest
 from flaky import ERRORS, READS, REFUSED
 from queued_world import PLATFORM, QueuedWorld
-from world import SPEC, UID, World
+from virtual_time import virtual_time
+from world import SPEC, STORE, UID, World
 
 from agentrl_operator.errors import KubernetesError
 
@@ -80,6 +83,32 @@ async def test_data_that_cannot_be_deleted_keeps_the_run_for_ten_minutes():
     world.pass_time(600)
     await world.reconcile()
     assert world.key not in world.cluster.resources
+    (told,) = [message for _, reason, message in world.cluster.events if reason == "DataKept"]
+    assert told == (
+        "spec.storage.onDelete: the data is kept, as it could not be deleted within 600 s; delete "
+        f"what is left in {STORE}"
+    )
+
+
+@virtual_time
+async def test_data_that_is_deleted_in_many_steps_is_no_error_and_not_waited_for_longer_each_time():
+    world = World(storage={"onDelete": "delete"})
+    await world.reconcile(2)
+    world.finish_phase()
+    world.stores.partial_deletions = 40
+    world.delete()
+    async with world.controller.run_workers():
+        world.watch()
+        await asyncio.sleep(39.5)
+        assert world.status["message"] == "deleting: the run's data is being deleted"
+        await asyncio.sleep(1)
+
+    assert world.key not in world.cluster.resources
+    assert STORE not in world.stores.runs
+    assert [reason for _, reason, _ in world.cluster.events][-1] == "Deleting"
+    counted = {"dependency": "run_store"}
+    registry = world.controller.metrics.registry
+    assert registry.get_sample_value("agentrl_operator_dependency_errors_total", counted) == 0
 
 
 class Interrupted:

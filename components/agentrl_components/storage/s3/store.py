@@ -8,16 +8,18 @@ check before the put covers services that ignore the header.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import parse_qs, urlsplit
+from xml.etree.ElementTree import ParseError
 
 import tenacity
 import urllib3
 from minio import Minio
 from minio.credentials import Provider
+from minio.deleteobjects import DeleteObject
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from agentrl_components.errors import StoreError
@@ -38,6 +40,8 @@ _TRANSIENT = {
 }
 """S3 error codes of failures that a retry may resolve, although their HTTP status does not say
 so."""
+_TRANSIENT_OF_ONE = {*_TRANSIENT, "InternalError", "ServiceUnavailable", "SlowDown"}
+"""Such codes in an answer about several objects, which has the status 200."""
 _TRANSIENT_STATUS = (408, 429, 500, *range(502, 600))
 """HTTP statuses of failures that a retry may resolve. Services give them codes of their own."""
 _PART_RETRIES = urllib3.Retry(
@@ -137,6 +141,30 @@ class S3Store:
     def delete(self, key: str) -> None:
         name = self._name(key)
         self._request(key, lambda: self._client.remove_object(self._bucket, name))
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """As in `Store`. A service that does not have the request for many keys, or refuses it, is
+        asked for each key."""
+        by_name = {self._name(key): key for key in keys}
+
+        def remove() -> list[str]:
+            """Delete all objects. Returns the keys of those that the service refuses to delete."""
+            objects = [DeleteObject(name) for name in by_name]
+            try:
+                errors = list(self._client.remove_objects(self._bucket, objects))
+            except (S3Error, ParseError) as error:
+                if _is_transient(error):
+                    raise
+                return list(keys)
+            if any(error.code in _TRANSIENT_OF_ONE for error in errors):
+                raise ServerError("the service did not delete all of several objects", 503)
+            if any(error.name not in by_name for error in errors):  # one of the whole answer
+                return list(keys)
+            return [by_name[str(error.name)] for error in errors]
+
+        if keys:
+            for key in self._request(keys[0], remove):
+                self.delete(key)
 
     def _name(self, key: str) -> str:
         return self._prefix + valid_key(key)

@@ -297,6 +297,8 @@ def test_minio_gives_keys_for_a_token_and_accepts_them(
     store.put_file("large", tmp_path / "large")
     assert store.get("a") == b"1"
     assert list(store.list("")) == ["a", "large"]
+    store.delete_many(["a", "large"])
+    assert list(store.list("")) == []
 
 
 def test_minio_refuses_a_token_for_somebody_else(trusted_store: Callable[..., S3Store]) -> None:

@@ -225,3 +225,89 @@ def test_an_invalid_endpoint_is_a_store_error() -> None:
             credentials=StaticProvider("key", "secret"),
             endpoint="http://minio:90000",
         )
+
+
+class Deletes(BaseHTTPRequestHandler):
+    """An S3 service that answers requests to delete many objects with `answers` in turn."""
+
+    answers: ClassVar[list[tuple[int, bytes]]] = []
+    requests: ClassVar[list[str]] = []
+    """The method of each request, and the names that it deletes."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.requests.append(f"POST {body.count('<Key>')}")
+        self.answer(*self.answers.pop(0))
+
+    def do_DELETE(self) -> None:
+        name = urlsplit(self.path).path.rpartition("/")[2]
+        self.requests.append(f"DELETE {name}")
+        self.answer(403 if name == "kept" else 204, DENIED if name == "kept" else b"")
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+ALL_DELETED = b"<DeleteResult></DeleteResult>"
+
+
+def delete_many(names: list[str], *answers: tuple[int, bytes]) -> list[str]:
+    """Delete objects in a service that gives these answers. Returns its requests."""
+    Deletes.answers[:], Deletes.requests[:] = answers, []
+    with serving(Deletes) as url:
+        store_in(url, deadline_s=0.0).delete_many(names)
+    return list(Deletes.requests)
+
+
+def test_a_thousand_objects_are_deleted_with_one_request() -> None:
+    names = [f"checkpoints/{number}" for number in range(1500)]
+    deleted = (200, ALL_DELETED)
+    assert delete_many(names, deleted, deleted) == ["POST 1000", "POST 500"]
+
+
+def test_a_service_without_the_request_for_many_is_asked_for_each_object() -> None:
+    for answer in (
+        (501, b"<Error><Code>NotImplemented</Code><Message>no</Message></Error>"),
+        (400, b"<Error><Code>InvalidArgument</Code><Message>no</Message></Error>"),
+        (200, b"an answer that is no XML"),
+    ):
+        assert delete_many(["a", "b"], answer) == ["POST 2", "DELETE a", "DELETE b"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (503, b"<Error><Code>SlowDown</Code><Message>m</Message></Error>"),
+        (200, b"<Error><Code>InternalError</Code><Message>later</Message></Error>"),
+        (
+            200,
+            b"<DeleteResult><Error><Key>a</Key><Code>InternalError</Code></Error></DeleteResult>",
+        ),
+    ],
+)
+def test_a_deletion_of_many_that_may_succeed_later_is_repeated(answer: tuple[int, bytes]) -> None:
+    assert delete_many(["a", "b"], answer, (200, ALL_DELETED)) == ["POST 2", "POST 2"]
+
+
+def test_an_object_that_may_not_be_deleted_is_an_error_with_its_key() -> None:
+    Deletes.requests[:] = []
+    with serving(Deletes) as url:
+        store = store_in(url, deadline_s=0.0)
+        name = f"{store.url.removeprefix('s3://runs/')}/kept".encode()
+        refused = b"<Error><Key>" + name + b"</Key><Code>AccessDenied</Code></Error>"
+        Deletes.answers[:] = [
+            (200, b"<DeleteResult>" + refused + b"</DeleteResult>"),
+            (403, DENIED),
+        ]
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"^kept: in s3://runs/.*: AccessDenied: no"):
+                store.delete_many(["a", "kept"])
+    assert Deletes.requests == ["POST 2", "DELETE kept", "POST 2", "DELETE a", "DELETE kept"]

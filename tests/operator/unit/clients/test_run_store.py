@@ -143,16 +143,57 @@ async def test_other_runs_are_read_while_data_is_deleted_and_no_object_is_delete
         assert sorted(store.deleted) == ["checkpoints/a", "checkpoints/b", "checkpoints/c"]
 
 
+async def delete_all(stores, storage):
+    while not await stores.delete_run_data(storage):
+        pass
+
+
 async def test_a_deletion_that_takes_long_stops_in_time_and_is_continued_by_the_next_call():
     store = SlowToDelete("abc", pause_s=0.02)
     store.allowed.set()
     stores = RunStores(lambda storage: store, timeout_s=0.02)
-    while not await stores.delete_run_data(STORAGE):
-        pass
+    await delete_all(stores, STORAGE)
     stores.close()
 
     assert store.objects == {}
     assert sorted(store.deleted) == ["checkpoints/a", "checkpoints/b", "checkpoints/c"]
+
+
+class KeepsOne(MemoryStore):
+    """A store that forgets to delete one of many keys the first time."""
+
+    forgets = True
+
+    def delete_many(self, keys):
+        super().delete_many(keys[1:] if self.forgets else keys)
+        self.forgets = False
+
+
+async def test_data_is_deleted_when_the_store_lists_none_of_it():
+    store = KeepsOne()
+    for name in "abc":
+        store.put(f"checkpoints/{name}", b"x")
+    stores = RunStores(lambda storage: store)
+    assert not await stores.delete_run_data(STORAGE)
+    assert list(store.objects) == ["checkpoints/a"]
+    assert await stores.delete_run_data(STORAGE)
+    stores.close()
+    assert store.objects == {}
+
+
+async def test_a_deletion_that_fails_when_nobody_waits_is_an_error_of_the_next_call():
+    failed = threading.Event()
+
+    def refuses(storage):
+        assert failed.wait(20)
+        raise StoreError("a: in s3://agentrl: AccessDenied: no")
+
+    stores = RunStores(refuses, timeout_s=0.02)
+    assert not await stores.delete_run_data(STORAGE)
+    failed.set()
+    with pytest.raises(RunStoreError, match="AccessDenied"):
+        await delete_all(stores, STORAGE)
+    stores.close()
 
 
 async def test_a_store_that_refuses_a_deletion_is_an_error():

@@ -160,6 +160,8 @@ def test_a_deletion_gives_up_a_store_that_could_not_be_emptied_for_ten_minutes()
     )
     got = plan(spec, observed=Observation(deleting_s=600), **deleted)
     assert got.actions == (actions.RemoveFinalizer(),)
+    (told,) = got.best_effort
+    assert told.message.startswith("spec.storage.onDelete: the data is kept, as it could not be")
 
 
 def test_a_deletion_names_a_pod_whose_node_does_not_answer():

@@ -55,8 +55,9 @@ class Kl(SpecModel):
     coefficient: float = Field(default=0.0, ge=0, le=10)
     """Weight of the penalty in the loss. 0: no penalty, and no reference model in memory."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
-    """Schulman's KL estimator, clamped to [-10, 10] per token: unclamped k3 values can destabilise
-    training."""
+    """Schulman's KL estimator, whose value, clamped to [-10, 10] per token, `update/kl` and
+    `update/loss` report. Weights do not depend on it: the gradient is that of
+    KL(policy || reference) for each."""
 
 
 class ImportanceSampling(SpecModel):

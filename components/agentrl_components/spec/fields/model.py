@@ -39,8 +39,10 @@ class Lora(SpecModel):
     alpha: int = Field(default=32, ge=1, le=1024)
     """The adapters' output is scaled by alpha / rank."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout probability of adapter inputs in training. Above 0, the probabilities of trainer and
-    sampler differ."""
+    """Dropout probability of adapter inputs in the passes whose gradients are taken, of updates and
+    of a warm start. Sampling and the log-probabilities before an update are without it, so the
+    clipped probability ratio is not 1 even before the first step of an update;
+    `importanceSampling` does not correct for that."""
     targets: tuple[Annotated[str, StringConstraints(min_length=1, max_length=128)], ...] = Field(
         default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         min_length=1,

@@ -119,13 +119,15 @@ def revision_needs_hub(spec: RunSpec) -> Iterator[Mistake]:
     " || self.algorithm.importanceSampling.mode != 'off'",
 )
 def lora_dropout_needs_importance_sampling(spec: RunSpec) -> Iterator[Mistake]:
-    """model.lora.dropout above 0 requires importanceSampling, since sampler and trainer differ."""
+    """model.lora.dropout above 0 requires importanceSampling: without it update/mismatch_kl is
+    measured with dropout."""
     lora = spec.model.lora
     if lora and lora.dropout and spec.algorithm.importance_sampling.mode == "off":
         yield Mistake(
             field="spec.model.lora.dropout",
-            reason=f"{lora.dropout} makes the trainer differ from the sampler, and "
-            "algorithm.importanceSampling, which corrects for it, is off",
+            reason=f"{lora.dropout} would count as a difference between trainer and sampler in "
+            "update/mismatch_kl, since algorithm.importanceSampling, which measures it without "
+            "dropout, is off",
             fix="set dropout to 0, or importanceSampling.mode to truncate",
         )
 

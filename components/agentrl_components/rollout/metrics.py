@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentrl_components.errors import RunError
+from agentrl_components.spec.fields.algorithm import Reward
 from agentrl_components.trajectory.record import Ending, Trajectory
+from agentrl_components.update.advantages.reward import shaped
 
 
 def completed(episodes: Sequence[Trajectory]) -> list[Trajectory]:
@@ -50,20 +52,25 @@ def completed_groups(episodes: Sequence[Trajectory]) -> set[int]:
     return {e.group for e in completed(episodes)}
 
 
-def training_metrics(episodes: Sequence[Trajectory], silent_groups: int) -> dict[str, float]:
+def training_metrics(
+    episodes: Sequence[Trajectory], silent_groups: int, reward_spec: Reward
+) -> dict[str, float]:
     """The `train/...` metrics of an iteration. `silent_groups`: groups without a learning signal,
-    because all their episodes earned the same reward."""
+    because all their episodes earned the same reward. `reward_spec`: how rewards are shaped."""
     kept = completed(episodes)
     replies = [turn.wellformed for e in kept for turn in e.turns]
     groups = sorted(completed_groups(episodes))
-    scores = [[e.score for e in kept if e.group == group] for group in groups]
+    rewards = [
+        [shaped(e.score, len(e.turns), e.max_turns, reward_spec) for e in kept if e.group == group]
+        for group in groups
+    ]
     return {
         "train/success": mean([e.success for e in kept]),
         "train/score": mean([e.score for e in kept]),
         "train/turns": mean([len(e.turns) for e in kept]),
         "train/capped": mean([len(e.turns) >= e.max_turns and not e.success for e in kept]),
         "train/wellformed": mean(replies),
-        "train/reward_std": mean([float(np.std(group)) for group in scores]),
+        "train/reward_std": mean([float(np.std(group)) for group in rewards]),
         "train/silent_groups": float(silent_groups),
         "train/episodes": float(len(kept)),
         "train/out_of_tokens": mean([e.out_of_tokens for e in kept]),

@@ -148,7 +148,7 @@ class IterationRecord(_Stored):
 
     @property
     def reward_std(self) -> float | None:
-        """Mean standard deviation of the score within a group."""
+        """Mean standard deviation of the shaped reward within a group."""
         return self.metrics.get("train/reward_std")
 
     @property

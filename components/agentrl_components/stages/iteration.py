@@ -57,7 +57,7 @@ def iteration_record(
     the metrics of the stream that its episodes came from, if they streamed."""
     silent = silent_groups(context, episodes)
     metrics: dict[str, float | None] = {
-        **training_metrics(episodes, len(silent)),
+        **training_metrics(episodes, len(silent), context.spec.algorithm.reward),
         **environment_metrics(episodes, [e.name for e in context.spec.environments]),
         **updated.metrics,
         "train/staleness": mean(staleness(episodes, context.training.version)),

@@ -14,6 +14,7 @@ from agentrl_components.rollout.metrics import (
     staleness,
     training_metrics,
 )
+from agentrl_components.spec.fields.algorithm import Reward
 from agentrl_components.trajectory.record import Turn
 from agentrl_envs.environments.corridor import CorridorTasks
 
@@ -50,9 +51,22 @@ def test_with_require_some_losing_all_episodes_is_an_error():
 
 
 def test_lost_episodes_count_in_no_metric_but_their_number():
-    told = training_metrics(episodes(whole=1, gone=3), silent_groups=0)
+    told = training_metrics(episodes(whole=1, gone=3), 0, Reward())
     assert (told["train/episodes"], told["train/lost"]) == (1.0, 3.0)
     assert len(completed(episodes(whole=1, gone=3))) == 1
+
+
+def test_the_deviation_within_groups_is_of_the_rewards_that_are_learnt_from():
+    """Two successes of a task, in 2 and in 6 of 8 turns: with half the score for turns they earn
+    0.875 and 0.625, whose standard deviation is 0.125."""
+    turn = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=0)
+    first, second = (
+        replace(one, group=0, score=1.0, max_turns=8, turns=(turn,) * turns)
+        for one, turns in zip(episodes(whole=2, gone=0), (2, 6), strict=True)
+    )
+    shaped = training_metrics([first, second], 0, Reward(turn_penalty=0.5))
+    assert shaped["train/reward_std"] == 0.125
+    assert training_metrics([first, second], 0, Reward())["train/reward_std"] == 0.0
 
 
 def test_staleness_is_counted_for_each_sampled_token():

@@ -45,8 +45,8 @@ class Alarm(SpecModel):
     grad_norm_above: float | None = Field(default=None, gt=0, le=1e9)
     """Active if the gradient norm before clipping is above this."""
     reward_std_below: float | None = Field(default=None, ge=0, le=1)
-    """Active if the mean standard deviation of the score within a group is below this: episodes of
-    a task no longer differ."""
+    """Active if the mean standard deviation of the reward, shaped as in `algorithm.reward`, within
+    a group is below this: episodes of a task no longer differ."""
     mismatch_kl_above: float | None = Field(default=None, gt=0, le=1000)
     """Active if KL(sampler || trainer) is above this many nats per token."""
 

@@ -222,7 +222,8 @@ def drawn_patiently(
 
 
 class TaskPrefetcher:
-    """Training tasks, drawn one batch ahead on a thread while workers play the current batch."""
+    """Training tasks. Those that the next iteration plays first are drawn ahead of time, on a
+    thread, while workers play the current batch."""
 
     def __init__(
         self,
@@ -230,33 +231,37 @@ class TaskPrefetcher:
         count: int,
         note: Callable[[str], None],
         pause_s: float = PAUSE_S,
+        refills: int = 0,
     ) -> None:
         """`draw(split, count, batch)` draws tasks and may be called on any thread. `note` and
-        `pause_s` are as in `drawn_patiently`."""
+        `pause_s` are as in `drawn_patiently`. `refills` as in `TaskSource.draw`: an iteration has
+        one batch more, of which only the first is always played."""
         self._draw, self._count = draw, count
+        self._batches = refills + 1
         self._note, self._pause_s = note, pause_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tasks")
-        self._batch = -1
-        self._next: Future[Sequence[DrawnTask]] | None = None
+        self._ahead: dict[int, Future[Sequence[DrawnTask]]] = {}
+        """What is drawn ahead of time, by batch: at most one."""
 
     def take(self, batch: int) -> Sequence[DrawnTask]:
-        """The tasks of `batch`. Starts to draw the batch after it. Raises `SessionError` if they
-        cannot be drawn, now that they are needed, for as long as `drawn_patiently` tries."""
-        if self._batch != batch:
-            self._next = None
+        """The tasks of `batch`. Starts to draw the first batch of the next iteration, unless that
+        was done with an earlier batch of this one. Raises `SessionError` if they cannot be drawn,
+        now that they are needed, for as long as `drawn_patiently` tries."""
 
         def drawn() -> Sequence[DrawnTask]:
             # A draw ahead of time that failed is not kept: the server may be back.
-            drawing, self._next = self._next or self._start(batch), None
+            drawing = self._ahead.pop(batch, None) or self._start(batch)
             return drawing.result()
 
         tasks = drawn_patiently(drawn, self._note, self._pause_s)
-        self._batch, self._next = batch + 1, self._start(batch + 1)
+        following = (batch // self._batches + 1) * self._batches
+        if following not in self._ahead:
+            self._ahead = {following: self._start(following)}
         return tasks
 
     def discard(self) -> None:
-        """Draw the next batch anew: environments went down or came back."""
-        self._next = None
+        """Draw anew what was drawn ahead of time: environments went down or came back."""
+        self._ahead = {}
 
     def close(self) -> None:
         """Stop the thread."""

@@ -85,8 +85,9 @@ class RunContext(HeldOpen):
             self.workers = opened.enter_context(workers)
             self.collector = workers.collector
             self.collector.note = note
-            draw = partial(workers.draw, refills=self.spec.algorithm.refill_rounds)
-            tasks = TaskPrefetcher(draw, self.spec.rollout.tasks, note)
+            refills = self.spec.algorithm.refill_rounds
+            draw = partial(workers.draw, refills=refills)
+            tasks = TaskPrefetcher(draw, self.spec.rollout.tasks, note, refills=refills)
             self.tasks = opened.enter_context(contextlib.closing(tasks))
             self.learner = Learner(self.spec, workers.trainers)
             if self._learns:

@@ -94,11 +94,14 @@ def note_environments_down(context: RunContext, episodes: Sequence[Trajectory]) 
 
 def note_environments_without_tasks(context: RunContext) -> None:
     """Say which environments were found to be down when tasks were drawn, on whatever thread."""
-    for name, error in context.workers.dealt_no_tasks():
+    found = context.workers.dealt_no_tasks()
+    for name, error in found:
         context.view.note(
             f"environment {name} is down: it deals no tasks, and its tasks are shared out until it "
             f"answers again: {error}"
         )
+    if found:
+        context.tasks.discard()
 
 
 def find_environments_that_are_back(context: RunContext) -> None:

@@ -266,9 +266,9 @@ class Draws:
 
 
 @contextmanager
-def prefetcher(draws) -> Iterator[tuple[TaskPrefetcher, list[str]]]:
+def prefetcher(draws, refills=0) -> Iterator[tuple[TaskPrefetcher, list[str]]]:
     notes: list[str] = []
-    with closing(TaskPrefetcher(draws, 2, notes.append, pause_s=0.0)) as tasks:
+    with closing(TaskPrefetcher(draws, 2, notes.append, 0.0, refills)) as tasks:
         yield tasks, notes
 
 
@@ -282,6 +282,27 @@ def test_tasks_whose_prefetch_failed_are_drawn_again_when_they_are_taken():
         ]
     assert draws.batches[:4] == [0, 1, 1, 1]
     assert notes == ["drawing tasks again: http://a: cannot reach the server"] * 2
+
+
+def test_what_is_drawn_ahead_is_what_the_next_iteration_plays_first():
+    """Iteration n has batches 3 n to 3 n + 2; the second iteration plays one refill."""
+    draws = Draws(())
+    with prefetcher(draws, refills=2) as (tasks, _):
+        for batch in (0, 3, 4, 6, 9):
+            assert [d.task for d in tasks.take(batch)] == [
+                CorridorTasks().task("train", i) for i in (2 * batch, 2 * batch + 1)
+            ]
+    assert draws.batches[:5] == [0, 3, 6, 4, 9]  # 12 may have been drawn, too
+
+
+def test_after_an_outage_what_was_drawn_ahead_is_drawn_anew():
+    draws = Draws(())
+    with prefetcher(draws, refills=1) as (tasks, _):
+        tasks.take(0)
+        tasks.discard()
+        tasks.take(1)  # waits for the thread, which draws in order
+        tasks.take(2)
+    assert draws.batches[:4] == [0, 2, 1, 2]
 
 
 def test_tasks_that_cannot_be_drawn_for_minutes_are_an_error():

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import RootModel
-
 from agentrl_components.evaluation.heldout import RANDOM
 from agentrl_components.run.context import RunContext
 from agentrl_components.stages.evaluate import evaluate
+from agentrl_components.stages.provision import Lineage
 from agentrl_components.stages.warm_start import open_source, warm_start
 from agentrl_components.storage import keys
-from agentrl_components.storage.records import StoredModel, load_record
-
-
-class EnvironmentLineage(StoredModel):
-    """The field of an environment's recorded lineage that is needed here."""
-
-    admissible: bool
-    """The environment names its admissible actions."""
-
-
-class Lineage(RootModel[dict[str, EnvironmentLineage]]):
-    """The lineage of all environments, by name, as `provision` recorded it."""
+from agentrl_components.storage.records import load_record
 
 
 def prepare(context: RunContext) -> None:

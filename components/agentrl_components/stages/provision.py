@@ -1,16 +1,24 @@
-"""provision: wait for the environments, check their contract, and record their lineage."""
+"""provision: wait for the environments, check their contract, and record their lineage.
+
+A run has one task set: where the store has results of an earlier start or phase, the environments
+must have the tasks that they had there. Evaluations before and after training are compared, and
+those that are in the store are not repeated."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import RootModel
 
 from agentrl_components.errors import SpecError
 from agentrl_components.run.journal import Journal
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.rules.environments.vocabulary import check_words
 from agentrl_components.storage import keys
+from agentrl_components.storage.records import StoredModel, load_record
+from agentrl_components.storage.store import Store
 from agentrl_envs.env import Observation
 from agentrl_envs.errors import ContractError
 from agentrl_envs.world import World
@@ -19,27 +27,92 @@ SAMPLE = 8
 """Held-out tasks whose ids identify a task set."""
 
 
+RESULTS = (keys.CHECKPOINTS, keys.EVALUATIONS, keys.ITERATIONS, keys.TRAJECTORIES)
+"""Prefixes of what depends on the tasks. A run that has none of it may still get other tasks: an
+environment of one's own often fails at first, and is mended."""
+COMPARED = {
+    "name": "its name is",
+    "train": "the number of its training tasks is",
+    "heldout": "the number of its held-out tasks is",
+    "tasks": "the hash of its first held-out tasks is",
+    "admissible": "whether it names its admissible actions is",
+}
+"""The fields of a lineage that identify a task set. `where` does not: servers may move."""
+
+
+class EnvironmentLineage(StoredModel):
+    """What identifies the task set of an environment. A record of another version of AgentRL may
+    lack fields."""
+
+    name: str | None = None
+    where: str | None = None
+    """Name of the built-in environment, image, or URL of its servers."""
+    train: int | None = None
+    """Number of training tasks. None: unbounded."""
+    heldout: int | None = None
+    """Number of held-out tasks. None: unbounded."""
+    tasks: str | None = None
+    """Hash of the ids of the first `SAMPLE` held-out tasks."""
+    admissible: bool
+    """The environment names its admissible actions."""
+
+
+class Lineage(RootModel[dict[str, EnvironmentLineage]]):
+    """The lineage of all environments, by name."""
+
+
 async def provision(
     run: AgentRLRun, worlds: Mapping[str, World], journal: Journal, phase: int = 0
 ) -> None:
     """Store the lineage of each environment. Raises `ContractError` if an environment breaks the
-    contract."""
+    contract, and `SpecError` if its tasks are not those that the run has had so far."""
     lineage = await environment_lineage(run, worlds)
+    journal.check(run)
+    check_lineage(run, journal.store, lineage)
     journal.begin(run)
     journal.write_state("running", "the environments are ready")
-    data = json.dumps(lineage, indent=1).encode()
+    data = lineage.model_dump_json(indent=1).encode()
     journal.store.replace(keys.phase(phase, keys.LINEAGE), data)
 
 
-async def environment_lineage(
-    run: AgentRLRun, worlds: Mapping[str, World]
-) -> dict[str, dict[str, object]]:
+def check_lineage(run: AgentRLRun, store: Store, lineage: Lineage) -> None:
+    """Raise `SpecError` with every environment whose lineage is another than that of an earlier
+    start or phase of the run, if there are results that depend on it."""
+    recorded = [key for key in store.list(keys.PHASES) if key.endswith(f"/{keys.LINEAGE}")]
+    if not recorded or not any(key for prefix in RESULTS for key in store.list(prefix)):
+        return
+    before = load_record(store, recorded[-1], Lineage).root
+    mistakes = [
+        f"spec.environments[{i}] ({one.name}): {'; '.join(changed)}: {store.url} holds a run with "
+        "other tasks, whose results cannot be compared with these; restore the version and the "
+        "data of the environment, or start a new run (on one machine: use another --root)"
+        for i, one in enumerate(run.spec.environments)
+        if one.name in before
+        and (changed := list(_changes(before[one.name], lineage.root[one.name])))
+    ]
+    if mistakes:
+        raise SpecError(mistakes)
+
+
+def _changes(before: EnvironmentLineage, now: EnvironmentLineage) -> Iterator[str]:
+    """What differs between two lineages, in words."""
+    for field, words in COMPARED.items():
+        old, new = getattr(before, field), getattr(now, field)
+        if field in before.model_fields_set and old != new:
+            yield f"{words} {_shown(new)}, not {_shown(old)}"
+
+
+def _shown(value: object) -> str:
+    return "unbounded" if value is None else json.dumps(value)
+
+
+async def environment_lineage(run: AgentRLRun, worlds: Mapping[str, World]) -> Lineage:
     """The number of tasks of each environment and a hash that identifies them. Raises `SpecError`
     for an environment that does not name admissible actions although the manifest needs them, or no
     words although the model is tiny."""
     vocabularies = {name: world.vocabulary() for name, world in worlds.items()}
     check_words(run.spec, vocabularies)
-    lineage: dict[str, dict[str, object]] = {}
+    lineage: dict[str, EnvironmentLineage] = {}
     for i, environment in enumerate(run.spec.environments):
         world = worlds[environment.name]
         seen = await first_observation(world)
@@ -54,15 +127,15 @@ async def environment_lineage(
             words = vocabularies[environment.name] or ()
             check_actions(environment.name, seen.admissible or (), words)
         tasks = [await world.task("heldout", i) for i in range(SAMPLE)]
-        lineage[environment.name] = {
-            "name": world.name,
-            "where": environment.builtin or environment.image or str(environment.url),
-            "train": world.size("train"),
-            "heldout": world.size("heldout"),
-            "tasks": hashlib.sha256("".join(t.id for t in tasks).encode()).hexdigest()[:16],
-            "admissible": seen.admissible is not None,
-        }
-    return lineage
+        lineage[environment.name] = EnvironmentLineage(
+            name=world.name,
+            where=environment.builtin or environment.image or str(environment.url),
+            train=world.size("train"),
+            heldout=world.size("heldout"),
+            tasks=hashlib.sha256("".join(t.id for t in tasks).encode()).hexdigest()[:16],
+            admissible=seen.admissible is not None,
+        )
+    return Lineage(lineage)
 
 
 def check_actions(name: str, actions: Sequence[str], words: Sequence[str]) -> None:

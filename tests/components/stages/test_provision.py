@@ -1,12 +1,22 @@
 import asyncio
+import json
+from functools import partial
 
 import pytest
 from corridor_run import manifest
+from corridor_server import served
 
 from agentrl_components.errors import SpecError
-from agentrl_components.stages.provision import check_actions, environment_lineage
+from agentrl_components.run.journal import Journal
+from agentrl_components.stages.provision import check_actions, environment_lineage, provision
+from agentrl_components.storage import keys
+from agentrl_components.storage.memory import MemoryStore
+from agentrl_envs.client.remote_world import RemoteWorld
+from agentrl_envs.env import Split, Task, TaskSet
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.errors import ContractError
+from agentrl_envs.registry import task_set
+from agentrl_envs.server.execution.process_world import ProcessWorld
 from agentrl_envs.world import LocalWorld
 
 
@@ -23,7 +33,7 @@ def test_a_tiny_model_is_refused_for_an_environment_that_lists_no_words():
 def test_a_pretrained_model_needs_no_list_of_words():
     run = manifest(model={"source": "hf://a/b"})
     found = asyncio.run(environment_lineage(run, {"corridor": LocalWorld(NoWords())}))
-    assert found["corridor"]["admissible"]
+    assert found.root["corridor"].admissible
 
 
 @pytest.mark.parametrize(
@@ -37,3 +47,87 @@ def test_actions_that_a_tiny_model_cannot_tell_apart_are_refused(actions, messag
     with pytest.raises(ContractError, match=f"environment lights: .*{message}"):
         check_actions("lights", actions, ("go", "up"))
     check_actions("lights", ("go up", "up"), ("go", "up"))
+
+
+class Shifted(CorridorTasks):
+    """The corridors of another version: each index has the task that was one further."""
+
+    def task(self, split: Split, index: int) -> Task:
+        return super().task(split, index + 1)
+
+
+class Fewer(CorridorTasks):
+    def size(self, split: Split) -> int | None:
+        return 7
+
+
+def start(store: MemoryStore, tasks: TaskSet, phase: int = 0) -> None:
+    """`provision` of a start of the run, whose environment has `tasks`."""
+    asyncio.run(provision(manifest(), {"corridor": LocalWorld(tasks)}, Journal(store), phase))
+
+
+@pytest.fixture
+def begun() -> MemoryStore:
+    """The store of a run that began with `CorridorTasks` and has evaluated the random policy."""
+    store = MemoryStore()
+    start(store, CorridorTasks())
+    store.put(keys.evaluation("random"), b"{}")
+    return store
+
+
+def test_a_run_is_not_resumed_with_other_tasks_of_an_environment(begun):
+    before = dict(begun.objects)
+    told = (
+        r"^spec\.environments\[0\] \(corridor\): the hash of its first held-out tasks is "
+        r'"\w{16}", not "\w{16}": memory: holds a run with other tasks, .*start a new run'
+    )
+    with pytest.raises(SpecError, match=told):
+        start(begun, Shifted())
+    assert begun.objects == before
+
+
+def test_a_later_phase_is_refused_other_tasks_too(begun):
+    with pytest.raises(SpecError, match=r"the number of its training tasks is 7, not \d+; the num"):
+        start(begun, Fewer(), phase=1)
+    start(begun, CorridorTasks(), phase=1)
+    with pytest.raises(SpecError, match="other tasks"):
+        start(begun, Shifted(), phase=2)
+
+
+def test_tasks_may_change_before_there_is_a_result():
+    store = MemoryStore()
+    start(store, Shifted())
+    start(store, CorridorTasks())
+    store.put(keys.checkpoint(0, keys.MANIFEST), b"{}")
+    start(store, CorridorTasks())
+    with pytest.raises(SpecError, match="other tasks"):
+        start(store, Shifted())
+
+
+def test_fields_that_the_recorded_lineage_does_not_have_are_not_compared(begun):
+    """As that of an earlier version of AgentRL, or of a later one."""
+    key = keys.phase(0, keys.LINEAGE)
+    lineage = json.loads(begun.get(key))
+    del lineage["corridor"]["tasks"]
+    lineage["corridor"]["vendor"] = "another"
+    begun.replace(key, json.dumps(lineage).encode())
+    start(begun, Shifted())
+    with pytest.raises(SpecError, match="other tasks"):
+        start(begun, CorridorTasks())
+
+
+def test_the_same_tasks_may_come_from_a_server_or_from_worker_processes(begun):
+    """`replicas` and `workers` may be changed, and servers may move."""
+    run, journal = manifest(), Journal(begun)
+
+    async def start_elsewhere(url: str) -> None:
+        async with RemoteWorld.connected(url) as remote:
+            await provision(run, {"corridor": remote}, journal)
+        workers = ProcessWorld(partial(task_set, "corridor", {}), workers=1)
+        try:
+            await provision(run, {"corridor": workers}, journal)
+        finally:
+            await workers.close()
+
+    with served() as url:
+        asyncio.run(start_elsewhere(url))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Self
 
-from agentrl_components.errors import Stopped
+from agentrl_components.errors import AbsentError, Stopped
 from agentrl_components.evaluation.best_checkpoint import best_number
 from agentrl_components.rollout.tasks import DrawnTask, TaskPrefetcher, drawn_patiently
 from agentrl_components.run import saved_state
@@ -17,10 +17,12 @@ from agentrl_components.run.progress import ProgressView, TimeLeft
 from agentrl_components.run.saved_state import TrainingState
 from agentrl_components.run.spool import spool_in
 from agentrl_components.run.worker_group import WorkerGroup
+from agentrl_components.schedule.decision import decide
 from agentrl_components.schedule.record import Decision, IterationRecord
 from agentrl_components.schedule.staleness import PlayWindow, play_window
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.storage import checkpoint
+from agentrl_components.storage.files import DamagedError
 from agentrl_components.storage.scratch import ScratchFolder
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
@@ -143,8 +145,11 @@ class RunContext(HeldOpen):
         return play_window(self.spec, self.history, restart_lag=restart_lag)
 
     def commit(self, record: IterationRecord, decision: Decision) -> IterationRecord:
-        """Make an iteration and its decision durable: write the journal, roll back if that was
-        decided, and save a checkpoint if one is due. Returns the record as written."""
+        """Make an iteration and its decision durable: roll back if that was decided, write the
+        journal, and save a checkpoint if one is due. Returns the record as written; its decision is
+        another one than `decision` if the checkpoint to roll back to cannot be read."""
+        # Before the journal: what it holds is what was done.
+        decision = self._restore_decided(record, decision)
         due = (record.iteration + 1) % self.spec.update.checkpoint_every == 0
         goes_on = decision.action in ("continue", "hold")
         saved = due or not goes_on
@@ -157,7 +162,10 @@ class RunContext(HeldOpen):
         self.history.append(record)
         self.journal.write_iteration(record)
         if decision.checkpoint is not None:
-            self.roll_back(decision.checkpoint)
+            # An engine with the discarded weights must not take them for the restored ones.
+            self.training.version += 1
+            self.training.rolled_back.append(record.phase)
+            self.training.after_rollback = True
         if saved:
             self.save()
         return record
@@ -191,15 +199,29 @@ class RunContext(HeldOpen):
         self.note_best()  # after evaluations of weights that are gone were deleted
         self.view.note(f"resumed after iteration {len(self.history)} from {self.store.url}")
 
-    def roll_back(self, iteration: int) -> None:
-        """Restore the weights and the optimizer of the checkpoint after `iteration`, and nothing
-        else of it: the schedule continues, and random streams are new."""
-        with spool_in(self.scratch) as spool:
-            saved_state.restore(self.store, self.learner, iteration + 1, spool)
-        # An engine that has loaded the discarded weights must not take them for the restored ones.
-        self.training.version += 1
-        self.training.rolled_back.append(self.history[-1].phase)
-        self.training.after_rollback = True
+    def _restore_decided(self, record: IterationRecord, decision: Decision) -> Decision:
+        """If `decision`, the one after `record`, is a rollback, restore the weights and the
+        optimizer of its checkpoint, and nothing else: the schedule continues, and random streams
+        are new.
+
+        A checkpoint that is damaged or missing is noted and does not count from now on: the
+        decision is made anew, and goes back to the next best one, or nowhere if there is none. With
+        an error in its place every resumed run would come to it again. Returns the decision that
+        was carried out."""
+        while (target := decision.checkpoint) is not None:
+            try:
+                with spool_in(self.scratch) as spool:
+                    # All files are verified before the first one is loaded.
+                    saved_state.restore(self.store, self.learner, target + 1, spool)
+                break
+            except (DamagedError, AbsentError) as error:
+                self.view.note(f"{error}; the run does not roll back to iteration {target}")
+            unusable = self.history[target].model_copy(update={"checkpointed": False})
+            self.history[target] = unusable
+            self.journal.replace_iteration(unusable)
+            history = [*self.history, record]
+            decision = decide(self.spec.horizon, history, self.training.rolled_back)
+        return decision
 
     def note_best(self) -> int:
         """Make the best checkpoint part of the journal's state, and return its number."""

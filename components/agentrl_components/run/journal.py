@@ -98,8 +98,7 @@ class Journal:
         """Store the record of an iteration, with its decision, and the state after it."""
         decision = record.decision
         assert decision is not None, "an iteration is stored after its decision"
-        data = json.dumps(record.json_data(), sort_keys=True, indent=1).encode()
-        self.store.replace(keys.iteration(record.iteration), data)
+        self.replace_iteration(record)
         self.write_state(
             "running",
             decision.reason,
@@ -108,6 +107,11 @@ class Journal:
             iteration=record.iteration + 1,
             tokens=self.current.tokens + int(record.metrics.get("train/tokens") or 0),
         )
+
+    def replace_iteration(self, record: IterationRecord) -> None:
+        """Store the record of an iteration, and not the state after it."""
+        data = json.dumps(record.json_data(), sort_keys=True, indent=1).encode()
+        self.store.replace(keys.iteration(record.iteration), data)
 
     def iterations(self) -> Iterator[dict[str, Any]]:
         """The stored record of every iteration as JSON data, in order."""

@@ -69,7 +69,8 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
         record = with_heldout(context, record)
         history = [*context.history, record]
         decision = decide(spec.horizon, history, context.training.rolled_back)
-        record = context.commit(record, decision)  # journal, rollback, checkpoint
+        record = context.commit(record, decision)  # rollback, journal, checkpoint
+        decision = record.decision or decision
         seconds = {"rollout": played - began, "update": learned - played}
         # Before the hand-over: the playing process reads the last episodes once the phase is over.
         report_iteration(context, record, episodes, seconds, rollouts.measurements())

@@ -89,6 +89,8 @@ def test_only_objects_that_kubernetes_validates_accept_unknown_fields() -> None:
         ({"storage": {"endpoint": "minio:65536"}}, "/storage/endpoint"),
         ({"storage": {"others": [{"endpoint": "minio:0"}]}}, "/storage/others/0/endpoint"),
         ({"storage": {"url": "s3://My_Bucket"}}, "/storage/url"),
+        ({"storage": {"url": "s3://models/a#"}}, "/storage/url"),
+        ({"storage": {"url": "s3://models/../a"}}, "/storage/url"),
         ({"tracking": {"uri": "http://me:secret@mlflow:5000"}}, "/tracking/uri"),
         ({"tracking": {"uiUrl": "http://me:secret@mlflow:5000"}}, "/tracking/uiUrl"),
         ({"kfp": {"url": "http://me:secret@ml-pipeline:8888"}}, "/kfp/url"),

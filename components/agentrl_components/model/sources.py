@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import unquote
 
 import torch
 from safetensors.torch import save
@@ -19,6 +18,7 @@ from agentrl_components.model.load import WEIGHTS, export_weights
 from agentrl_components.model.shape import read_native
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import Model, Storage
+from agentrl_components.spec.addresses import file_path
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
 
@@ -47,7 +47,7 @@ def fetch_model(
     if scheme == "tiny":
         return make_tiny(model, vocabulary, seed, folder)
     if scheme == "file":
-        given = Path(unquote(rest))
+        given = file_path(model.source)
         if not (given / "config.json").is_file():
             raise ModelError(
                 f"{model.source}: no config.json there; use a folder saved by transformers"

@@ -6,8 +6,9 @@ The patterns are valid for pydantic (Rust regex), the API server (RE2) and Pytho
 
 from __future__ import annotations
 
-from typing import Annotated
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import Annotated, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, StringConstraints
 
@@ -28,9 +29,42 @@ _USER = r"([^@/?#\s]*@)?"
 HTTP_URL = rf"^[hH][tT][tT][pP][sS]?://{_USER}{_HOST}{_PORT}([/?#]\S*)?$"
 ENDPOINT = rf"^(https?://)?{_USER}{_HOST}{_PORT}$"
 BUCKET = r"[a-z0-9][-.a-z0-9]{1,61}[a-z0-9]"
+_KEY = r"[^?#\x00-\x1f\x7f]"
+"""A character of a key. `?` and `#` are none, which parsers of URLs take for the end of a path."""
+S3_FOLDER = rf"s3://{BUCKET}(/{_KEY}*)?"
+"""A bucket, and a prefix of keys or none."""
+S3_OBJECT = rf"s3://{BUCKET}/{_KEY}+"
+"""A bucket, and a key or a prefix of keys."""
 INVALID_BUCKET = r"^s3://([^/]*([.][.]|[.]-|-[.])|[0-9]+([.][0-9]+){3}(/|$))"
 """Matches s3:// addresses with a bucket that fits `BUCKET` but that S3 does not allow: adjacent
 dots or dashes, and IP addresses."""
+RELATIVE_PART = r"^s3://.*/[.][.]?(/|$)"
+"""Matches s3:// addresses with a part `.` or `..` of the key, which HTTP clients resolve."""
+
+
+class S3Location(NamedTuple):
+    """What an s3:// address names."""
+
+    bucket: str
+    prefix: str
+    """Key or prefix of keys, without slashes at its ends; may be empty."""
+
+
+def s3_location(address: str) -> S3Location:
+    """The bucket and the prefix of an s3:// address. No character of it is decoded or left out: a
+    run's prefix is appended to the address as text, so the prefix ends with it. `urlsplit` would
+    drop what follows `?` or `#`. Raises `ValueError` for another scheme."""
+    scheme, found, rest = address.partition("://")
+    if not found or scheme != "s3":
+        raise ValueError(f"{address} is not an s3:// address")
+    bucket, _, prefix = rest.partition("/")
+    return S3Location(bucket, prefix.strip("/"))
+
+
+def file_path(address: str) -> Path:
+    """The path in a `file:///` address, with `%20` and the like decoded. `?` and `#` are characters
+    of the path, as in a path that is written without an address."""
+    return Path(unquote(address.removeprefix("file://")))
 
 
 def parsable(address: str) -> str:

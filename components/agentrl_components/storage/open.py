@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from agentrl_components.spec.addresses import file_path, s3_location
 from agentrl_components.spec.fields.storage import Storage
 from agentrl_components.storage.directory import DirectoryStore
 from agentrl_components.storage.memory import MemoryStore
@@ -21,15 +21,15 @@ def open_store(storage: Storage, default_folder: Path) -> Store:
     """
     if storage.url is None:
         return DirectoryStore(default_folder)
-    url = urlsplit(storage.url)
-    if url.scheme == "file":
-        return DirectoryStore(Path(unquote(url.path)))
+    if storage.url.startswith("file://"):
+        return DirectoryStore(file_path(storage.url))
     from agentrl_components.storage.s3.credentials import find_credentials
     from agentrl_components.storage.s3.store import S3Store
 
+    location = s3_location(storage.url)
     return S3Store(
-        bucket=url.netloc,
-        prefix=url.path.strip("/"),
+        bucket=location.bucket,
+        prefix=location.prefix,
         endpoint=storage.endpoint,
         region=storage.region,
         credentials=find_credentials(

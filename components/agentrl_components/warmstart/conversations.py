@@ -14,13 +14,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from agentrl_components.dialogue.protocol import Dialogue
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import RunSpec, Storage
+from agentrl_components.spec.addresses import file_path, s3_location
 from agentrl_components.storage.open import open_store
 from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.packing import Example
@@ -105,12 +105,12 @@ def _mistake(line: int, error: Exception) -> str:
 
 def _text(url: str, storage: Storage) -> str:
     """The content of the file at `url`."""
-    parts = urlsplit(url)
     try:
-        if parts.scheme == "file":
-            return Path(unquote(parts.path)).read_text("utf-8")
-        folder, _, name = parts.path.strip("/").rpartition("/")
-        address = f"s3://{parts.netloc}/{folder}"
+        if url.startswith("file://"):
+            return file_path(url).read_text("utf-8")
+        bucket, key = s3_location(url)
+        folder, _, name = key.rpartition("/")
+        address = f"s3://{bucket}/{folder}"
         return open_store(storage.model_copy(update={"url": address}), Path()).get(name).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(

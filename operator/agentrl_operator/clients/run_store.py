@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from agentrl_components.errors import StoreError
 from agentrl_components.schedule.record import Decision
 from agentrl_components.spec import Storage
+from agentrl_components.spec.addresses import s3_location
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
 from agentrl_components.storage.records import (
@@ -29,6 +29,7 @@ from agentrl_components.storage.s3.store import S3Store
 from agentrl_components.storage.store import Store
 from agentrl_operator.errors import RunStoreError
 from agentrl_pipelines.platform.config import Platform
+from agentrl_pipelines.platform.resolve import is_run_prefix
 from agentrl_pipelines.platform.store_access import StoreAccess, store_access
 
 Result = TypeVar("Result")
@@ -150,10 +151,11 @@ class RunStoreOpener:
         """The store of a run: a prefix in S3, or a folder that the operator can see.
 
         Raises:
-            StoreError: The platform does not list the S3 service, or has no credentials for it.
+            StoreError: The address is not that of one run, or the platform does not list the S3
+                service, or has no credentials for it.
         """
-        url = urlsplit(storage.url or "")
-        if url.scheme != "s3":
+        address = storage.url or ""
+        if not address.startswith("s3://"):
             return open_store(storage, Path("/nonexistent"))
         access = store_access(storage, self._platform)
         if access is None:
@@ -161,7 +163,11 @@ class RunStoreOpener:
                 f"{storage.endpoint or 'AWS S3'} is not an object store of this platform; "
                 "let an administrator add it to storage.others"
             )
-        return self._services(access).at(url.netloc, url.path.strip("/"))
+        bucket, prefix = s3_location(address)
+        # The operator's keys are for all namespaces, and it deletes what it finds below the prefix.
+        if not is_run_prefix(prefix):
+            raise StoreError(f"{address}: does not end in NAMESPACE/NAME-UID, as stores of runs do")
+        return self._services(access).at(bucket, prefix)
 
 
 def _service(access: StoreAccess) -> S3Store:

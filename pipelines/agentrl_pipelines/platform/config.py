@@ -11,7 +11,13 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from agentrl_components.errors import SpecError
-from agentrl_components.spec.addresses import BUCKET, INVALID_BUCKET, Endpoint, HttpUrl
+from agentrl_components.spec.addresses import (
+    INVALID_BUCKET,
+    RELATIVE_PART,
+    S3_FOLDER,
+    Endpoint,
+    HttpUrl,
+)
 from agentrl_components.spec.base import SpecModel
 from agentrl_components.spec.fields.pods import VolumeName
 from agentrl_components.spec.fields.storage import EnvironmentVariable
@@ -22,9 +28,11 @@ ADDRESS = Path("/etc/agentrl/platform.yaml")
 """Where the Helm chart mounts the configuration."""
 
 
-def _with_valid_bucket(url: str) -> str:
+def _of_valid_parts(url: str) -> str:
     if re.search(INVALID_BUCKET, url):
         raise ValueError("has an invalid bucket name")
+    if re.search(RELATIVE_PART, url):
+        raise ValueError("has a part . or .. in its key")
     return url
 
 
@@ -101,8 +109,8 @@ class OtherStore(SpecModel):
 class ObjectStore(SpecModel):
     """The object store of runs whose manifest names none."""
 
-    url: Annotated[str, AfterValidator(_with_valid_bucket)] = Field(
-        default="s3://mlpipeline/agentrl", pattern=rf"^s3://{BUCKET}(/.*)?$"
+    url: Annotated[str, AfterValidator(_of_valid_parts)] = Field(
+        default="s3://mlpipeline/agentrl", pattern=rf"^{S3_FOLDER}$"
     )
     """Bucket and prefix. Each run is stored below it, under a prefix of its own."""
     endpoint: StoreEndpoint | None = "http://minio-service.kubeflow.svc.cluster.local:9000"

@@ -8,6 +8,7 @@ the run's uid, so that every component computes the same ones.
 from __future__ import annotations
 
 import hashlib
+import re
 
 from agentrl_components.spec import AgentRLRun, Environment, Storage
 from agentrl_pipelines.labels import ENVIRONMENT_PORT, RAY_CLUSTER, TOKEN_VARIABLE
@@ -19,6 +20,9 @@ MAX_NAME_LENGTH = 63
 """Length limit of a label value and of a Service name."""
 MAX_RAY_CLUSTER_NAME_LENGTH = 50
 """Length from which KubeRay shortens the name of a RayCluster in those of its Secret and pods."""
+_RUN_PREFIX = re.compile(
+    r"(.*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z]([-a-z0-9]*[a-z0-9])?-[0-9a-f]{8}"
+)
 
 
 def child_name(run: str, uid: str, part: str, longest: int = MAX_NAME_LENGTH) -> str:
@@ -100,6 +104,12 @@ def run_storage(run: AgentRLRun, uid: str, platform: Platform) -> Storage:
             "region": own.region or platform.storage.region,
         }
     )
+
+
+def is_run_prefix(prefix: str) -> bool:
+    """Whether a prefix of keys ends like that of a run: `NAMESPACE/NAME-` and 8 characters of a
+    uid. Others may hold the data of many runs."""
+    return _RUN_PREFIX.fullmatch(prefix) is not None
 
 
 def _served(run: AgentRLRun, uid: str, environment: Environment, platform: Platform) -> Environment:

@@ -50,6 +50,7 @@ VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 1.0, 0.0, 2.5, 1e-9, 1e300, 2**31, 2**53, 2**63, 2**64,
     "", "a", "1", "A_B", "a b", "a\n", "ä", "-a", "a" * 600, "off", "null", "tiny", "1Gi", "500m",
     "s3://runs/a", "s3://B/x", "s3://a..b/c", "s3://1.2.3.4/a", "s3://ab/c", "file:///a", "file://a",
+    "s3://runs/a?", "s3://runs/#", "s3://runs/../a", "s3://runs/a..b/.c", "s3://runs/a b//c/",
     "a/b", "a/b/c", [{"value": "a"}], [{"operator": "Exists", "value": "a"}], {"a/b/c": "x"},
     {"example.org/pool": "x"}, "0", "0.5Gi", "0Gi", "registry:5000/team/image:1", "my image",
     "hf://org/name", "models:/a/1", "http://h", "https://h:1/x", "http://h:70000", "http://[::1]:1",

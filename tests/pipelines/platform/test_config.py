@@ -23,6 +23,8 @@ def test_an_unknown_field_is_named(tmp_path):
     [
         ("storage: {url: 's3://models/a', endpoint: null}", "storage: .*region is missing"),
         ("storage: {url: 's3://My_Bucket'}", r"storage\.url: "),
+        ("storage: {url: 's3://models/a?x'}", r"storage\.url: "),
+        ("storage: {url: 's3://models/../a'}", r"storage\.url: .*part \. or \.\."),
         ("storage: {url: 's3://1.2.3.4'}", r"storage\.url: .*invalid bucket name"),
         ("storage: {endpoint: 'http://me:secret@minio'}", r"storage\.endpoint: .*a user or a pass"),
         ("storage: {endpoint: 'me:secret@minio'}", r"storage\.endpoint: .*a user or a password"),

@@ -11,6 +11,7 @@ from agentrl_pipelines.platform.resolve import (
     MAX_NAME_LENGTH,
     child_name,
     cluster_manifest,
+    is_run_prefix,
     run_storage,
 )
 
@@ -40,6 +41,23 @@ def test_each_run_has_its_own_prefix_in_the_store():
         "s3://models/agents/team/copy-6f1e2d3c",
     ]
     assert first.endpoint == "http://minio:9000"
+
+
+def test_the_prefix_of_a_run_is_recognised_below_any_address():
+    read = yaml.safe_load(MANIFEST)
+    for url in ("s3://models", "s3://models/", "s3://models/agents/team/other-00000000"):
+        read["spec"]["storage"] = {"url": url, "endpoint": "http://minio:9000"}
+        storage = run_storage(parse(read), UID, Platform())
+        assert is_run_prefix(storage.url.removeprefix("s3://models/"))
+    for other in (
+        "",
+        "team",
+        "walk-6f1e2d3c",
+        "team/walk",
+        "team/walk-6f1e2d3c/",
+        "team/-6f1e2d3c",
+    ):
+        assert not is_run_prefix(other)
 
 
 def test_managed_environments_have_at_least_two_replicas_for_lookup():

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from agentrl_components.spec.addresses import BUCKET
+from agentrl_components.spec.addresses import S3_OBJECT
 from agentrl_components.spec.base import SpecModel
 
-SOURCE = rf"^(tiny|hf://.+|s3://{BUCKET}/.+|models:/.+|file:///.+)$"
+SOURCE = rf"^(tiny|hf://.+|{S3_OBJECT}|models:/.+|file:///.+)$"
 
 
 Implementation = Literal["auto", "native", "transformers"]

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from agentrl_components.spec.addresses import BUCKET, Endpoint
+from agentrl_components.spec.addresses import S3_FOLDER, Endpoint
 from agentrl_components.spec.base import SpecModel
 
 EnvironmentVariable = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)
 ]
-
+STORE = rf"^({S3_FOLDER}|file:///.*)$"
 
 _CHARACTER = r"[^\x00-\x20\x7f-\x9f./:%\\'\"`]"
 MODEL_NAME = rf"^[.]?{_CHARACTER}( *({_CHARACTER}|[.]))*$"
@@ -24,15 +24,11 @@ class Storage(SpecModel):
     """The object store for checkpoints and trajectories. Credentials come from environment
     variables or the identity of the pod, never from the manifest."""
 
-    url: (
-        Annotated[
-            str, StringConstraints(pattern=rf"^(s3://{BUCKET}(/.*)?|file:///.*)$", max_length=512)
-        ]
-        | None
-    ) = None
-    """`s3://bucket/prefix` or `file:///folder`. None: `store/` in the run's folder. On Kubernetes:
-    `s3://` only, and None is the platform's store. Each run is stored below this address under
-    `NAMESPACE/NAME-` followed by the first 8 characters of its uid, so runs can share it."""
+    url: Annotated[str, StringConstraints(pattern=STORE, max_length=512)] | None = None
+    """`s3://bucket/prefix` (without `?` and `#`) or `file:///folder`. None: `store/` in the
+    run's folder. On Kubernetes: `s3://` only, and None is the platform's store. Each run is stored
+    below this address under `NAMESPACE/NAME-` followed by the first 8 characters of its uid, so
+    runs can share it."""
     endpoint: Endpoint | None = None
     """Host and port of an S3 service. The prefix `http://` disables TLS. None: AWS S3 in
     `region`."""

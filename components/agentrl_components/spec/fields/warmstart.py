@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from agentrl_components.spec.addresses import BUCKET
+from agentrl_components.spec.addresses import S3_OBJECT
 from agentrl_components.spec.base import SpecModel
+
+TRAJECTORIES = rf"^(file:///.+|{S3_OBJECT})$"
 
 
 class WarmStart(SpecModel):
@@ -20,12 +22,9 @@ class WarmStart(SpecModel):
     `filtered-imitation`: sample episodes from the model, keep the successful ones and imitate them,
     for `rounds` rounds. As in AgentEvol (arXiv 2406.04151), but without its base data: a round
     imitates only its own successes, and goes on from the weights of the round before."""
-    trajectories: (
-        Annotated[
-            str, StringConstraints(pattern=rf"^(file:///.+|s3://{BUCKET}/.+)$", max_length=512)
-        ]
-        | None
-    ) = None
+    trajectories: Annotated[str, StringConstraints(pattern=TRAJECTORIES, max_length=512)] | None = (
+        None
+    )
     """For `sft`: a JSONL file (`file://` or `s3://`) with one conversation per line."""
     episodes: int = Field(default=3000, ge=1, le=10000000)
     """Episodes to play: in total for `hindsight`, per round for `filtered-imitation`."""

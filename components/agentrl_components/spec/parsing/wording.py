@@ -15,7 +15,8 @@ from agentrl_components.spec.addresses import ENDPOINT, HTTP_URL
 from agentrl_components.spec.fields.compute import RAY
 from agentrl_components.spec.fields.model import SOURCE
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
-from agentrl_components.spec.fields.storage import MODEL_NAME
+from agentrl_components.spec.fields.storage import MODEL_NAME, STORE
+from agentrl_components.spec.fields.warmstart import TRAJECTORIES
 from agentrl_components.spec.rules.rule import Mistake
 
 _KINDS = {
@@ -30,6 +31,11 @@ _KINDS = {
 }
 
 _ONLY = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
+
+_OBJECTS = (
+    "use s3://bucket/prefix, with lower-case letters, digits, dots and dashes in the bucket, and a "
+    "prefix without ?, # and control characters"
+)
 
 Location = tuple[int | str, ...]
 
@@ -143,6 +149,8 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
             return f"{_shown(given)} is not a host and port", "write one, such as minio:9000"
         case "string_pattern_mismatch" if bounds["pattern"] == SOURCE:
             return _source(given)
+        case "string_pattern_mismatch" if bounds["pattern"] in (STORE, TRAJECTORIES):
+            return _stored(given, bounds["pattern"] == STORE)
         case "string_pattern_mismatch" if bounds["pattern"] == RAY:
             return _ray(given)
         case "string_pattern_mismatch" if bounds["pattern"] == MODEL_NAME:
@@ -160,7 +168,17 @@ def _source(given: Any) -> tuple[str, str]:
     forms = "tiny, hf://org/name, s3://bucket/prefix, models:/name/version or file:///folder"
     if isinstance(given, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", given):
         return f"{_shown(given)} has no scheme", f"did you mean hf://{given}? Use {forms}"
+    if isinstance(given, str) and given.startswith("s3://"):
+        return f"{_shown(given)} is not an address of objects", _OBJECTS
     return f"{_shown(given)} is not a model source", f"use {forms}"
+
+
+def _stored(given: Any, folder: bool) -> tuple[str, str]:
+    """Reason and fix of an invalid address of a store, or of a file in one."""
+    if isinstance(given, str) and given.startswith("s3://"):
+        return f"{_shown(given)} is not an address of objects", _OBJECTS
+    forms = "s3://bucket/prefix or file:///folder" if folder else "file:///file or s3://bucket/key"
+    return f"{_shown(given)} is not an address of a {'store' if folder else 'file'}", f"use {forms}"
 
 
 def _ray(given: Any) -> tuple[str, str]:

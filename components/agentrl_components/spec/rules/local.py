@@ -7,9 +7,9 @@ import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from agentrl_components.compilers import compiler_names
+from agentrl_components.spec.addresses import file_path
 from agentrl_components.spec.batches import batches
 from agentrl_components.spec.fields.compute import Samplers, Trainers
 from agentrl_components.spec.fields.run import RunSpec
@@ -92,7 +92,7 @@ def _missing_files(spec: RunSpec) -> Iterator[Mistake]:
         ("spec.warmStart.trajectories", trajectories),
     ):
         if address and address.startswith("file://"):
-            path = Path(unquote(urlsplit(address).path))
+            path = file_path(address)
             if not path.exists() and not any(map(path.is_relative_to, claims)):
                 yield Mistake(field=field, reason=f"{path} does not exist", fix="check the path")
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from agentrl_components.spec.addresses import HTTP_URL, INVALID_BUCKET, parsable
+from agentrl_components.spec.addresses import (
+    HTTP_URL,
+    INVALID_BUCKET,
+    RELATIVE_PART,
+    parsable,
+)
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
@@ -67,7 +72,7 @@ def endpoint_needs_s3(spec: RunSpec) -> Iterator[Mistake]:
             )
 
 
-_BUCKETS: tuple[tuple[str, Callable[[RunSpec], str | None]], ...] = (
+_ADDRESSES: tuple[tuple[str, Callable[[RunSpec], str | None]], ...] = (
     ("spec.storage.url", lambda spec: spec.storage.url),
     ("spec.model.source", lambda spec: spec.model.source),
     (
@@ -89,13 +94,34 @@ _BUCKETS: tuple[tuple[str, Callable[[RunSpec], str | None]], ...] = (
 def buckets_are_valid(spec: RunSpec) -> Iterator[Mistake]:
     """Bucket names in s3:// addresses may not contain adjacent dots or dashes, nor be IP
     addresses."""
-    for field, address_of in _BUCKETS:
+    for field, address_of in _ADDRESSES:
         address = address_of(spec)
         if address and re.search(INVALID_BUCKET, address):
             yield Mistake(
                 field=field,
                 reason=f"{address} has an invalid bucket name",
                 fix="use letters, digits, and single dots or dashes between them",
+            )
+
+
+@rule(
+    "storage.url",
+    "model.source",
+    "warmStart",
+    cel=f"(!has(self.storage.url) || !self.storage.url.matches(r'{RELATIVE_PART}'))"
+    f" && !self.model.source.matches(r'{RELATIVE_PART}')"
+    " && (!has(self.warmStart) || !has(self.warmStart.trajectories)"
+    f" || !self.warmStart.trajectories.matches(r'{RELATIVE_PART}'))",
+)
+def keys_have_no_relative_parts(spec: RunSpec) -> Iterator[Mistake]:
+    """Keys in s3:// addresses may have neither . nor .. as a part."""
+    for field, address_of in _ADDRESSES:
+        address = address_of(spec)
+        if address and re.search(RELATIVE_PART, address):
+            yield Mistake(
+                field=field,
+                reason=f"{address} has a part . or .. in its key",
+                fix="write the address without it",
             )
 
 
@@ -147,6 +173,7 @@ RULES: tuple[Rule, ...] = (
     s3_needs_endpoint_or_region,
     endpoint_needs_s3,
     buckets_are_valid,
+    keys_have_no_relative_parts,
     tracking_uri_is_valid,
     services_have_no_credentials,
 )

@@ -279,6 +279,13 @@ def test_an_empty_list_is_reported_once(tmp_path):
          "one, such as http://host:5000"),
         ("storage={url: s3://a..b/c, endpoint: 'minio:9000'}", "spec.storage.url: s3://a..b/c has "
          "an invalid bucket name; use letters, digits, and single dots or dashes between them"),
+        ("storage={url: 's3://runs/a?x', region: eu}", 'spec.storage.url: "s3://runs/a?x" is not '
+         "an address of objects; use s3://bucket/prefix, with lower-case letters, digits, dots and "
+         "dashes in the bucket, and a prefix without ?, # and control characters"),
+        ("storage.url=runs/a", 'spec.storage.url: "runs/a" is not an address of a store; use '
+         "s3://bucket/prefix or file:///folder"),
+        ("warmStart={algorithm: sft, trajectories: a.jsonl}", 'spec.warmStart.trajectories: '
+         '"a.jsonl" is not an address of a file; use file:///file or s3://bucket/key'),
         ("environments[0]={name: a, url: host}", 'spec.environments[0].url: "host" is not an HTTP '
          "URL; write one, such as http://host:8000"),
         ("environments[0].options=3", "spec.environments[0].options: 3 is not a mapping; write "

@@ -257,13 +257,16 @@ def test_runs_in_the_same_s3_service_share_its_connections(opener):
     one, other, elsewhere = (
         opener.open(Storage(url=url, endpoint=endpoint))
         for url, endpoint in (
-            ("s3://agentrl/kubeflow/one", "http://minio.test:9000"),
-            ("s3://agentrl/kubeflow/other/", "http://minio.test:9000"),
-            ("s3://agentrl/kubeflow/one", "s3.team.test"),
+            ("s3://agentrl/kubeflow/one-6a1b2c3d", "http://minio.test:9000"),
+            ("s3://agentrl/kubeflow/other-6a1b2c3d/", "http://minio.test:9000"),
+            ("s3://agentrl/kubeflow/one-6a1b2c3d", "s3.team.test"),
         )
     )
 
-    assert (one.url, other.url) == ("s3://agentrl/kubeflow/one", "s3://agentrl/kubeflow/other")
+    assert (one.url, other.url) == (
+        "s3://agentrl/kubeflow/one-6a1b2c3d",
+        "s3://agentrl/kubeflow/other-6a1b2c3d",
+    )
     assert one._client is other._client
     assert one._client is not elsewhere._client
 
@@ -271,7 +274,7 @@ def test_runs_in_the_same_s3_service_share_its_connections(opener):
 def test_a_run_cannot_choose_which_variables_of_the_operator_are_its_credentials(opener):
     store = opener.open(
         Storage(
-            url="s3://agentrl/a",
+            url="s3://agentrl/team/a-6a1b2c3d",
             endpoint="http://minio.test:9000",
             access_key_env="DATABASE_PASSWORD",
             secret_key_env="TEAM_SECRET",
@@ -281,8 +284,30 @@ def test_a_run_cannot_choose_which_variables_of_the_operator_are_its_credentials
     assert keys_of(store) == ("value-of-AWS_ACCESS_KEY_ID", "value-of-AWS_SECRET_ACCESS_KEY")
 
 
+@pytest.mark.parametrize("prefix", ["", "/", "/agentrl/team", "/team/a-6a1b2c3d#", "/a-6a1b2c3d"])
+async def test_the_operator_opens_no_store_that_is_not_a_single_run(opener, prefix):
+    url = f"s3://agentrl{prefix}"
+    storage = Storage.model_construct(url=url, endpoint="http://minio.test:9000", region=None)
+    with pytest.raises(StoreError, match=r"does not end in NAMESPACE/NAME-UID"):
+        opener.open(storage)
+
+
+@pytest.mark.parametrize("tail", ["#", "?", "?x"])
+def test_a_run_that_an_earlier_crd_let_end_in_a_fragment_is_not_opened_as_another_run(opener, tail):
+    """Regression: the appended prefix was taken for a part of the fragment, so this was the data of
+    the run `victim`."""
+    store = opener.open(
+        Storage.model_construct(
+            url=f"s3://agentrl/team-b/victim-6a1b2c3d{tail}/team-a/mine-00000000",
+            endpoint="http://minio.test:9000",
+            region=None,
+        )
+    )
+    assert store._prefix == f"team-b/victim-6a1b2c3d{tail}/team-a/mine-00000000/"
+
+
 def test_a_listed_store_gets_its_own_credentials(opener):
-    store = opener.open(Storage(url="s3://models/a", endpoint="https://s3.team.test"))
+    store = opener.open(Storage(url="s3://models/team/a-6a1b2c3d", endpoint="https://s3.team.test"))
 
     assert keys_of(store) == ("value-of-TEAM_KEY", "value-of-TEAM_SECRET")
 
@@ -301,7 +326,9 @@ def test_a_listed_store_gets_its_own_credentials(opener):
     ],
 )
 async def test_no_credentials_are_sent_to_a_store_that_the_platform_does_not_list(opener, endpoint):
-    storage = Storage.model_construct(url="s3://agentrl/a", endpoint=endpoint, region=None)
+    storage = Storage.model_construct(
+        url="s3://agentrl/team/a-6a1b2c3d", endpoint=endpoint, region=None
+    )
     stores = RunStores(opener.open)
     with pytest.raises(RunStoreError, match=r"is not an object store of this platform"):
         await stores.read_state(storage)
@@ -312,9 +339,9 @@ async def test_no_region_makes_another_host_of_aws(monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     opener = RunStoreOpener(Platform(storage={"endpoint": None, "region": "eu-west-1"}))
-    assert opener.open(Storage(url="s3://bucket/a", region="us-east-2"))
+    assert opener.open(Storage(url="s3://bucket/team/a-6a1b2c3d", region="us-east-2"))
     with pytest.raises(StoreError, match="not an object store of this platform"):
-        opener.open(Storage(url="s3://bucket/a", region="x.evil.test/"))
+        opener.open(Storage(url="s3://bucket/team/a-6a1b2c3d", region="x.evil.test/"))
 
 
 def test_a_store_without_a_secret_is_opened_by_the_identity_of_the_operator(monkeypatch, tmp_path):
@@ -322,6 +349,9 @@ def test_a_store_without_a_secret_is_opened_by_the_identity_of_the_operator(monk
         Platform(storage={"endpoint": None, "region": "eu-west-1", "secret": None})
     )
     with pytest.raises(StoreError, match="give the service account of the pod a role"):
-        opener.open(Storage(url="s3://bucket/a", region="eu-west-1"))
+        opener.open(Storage(url="s3://bucket/team/a-6a1b2c3d", region="eu-west-1"))
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
-    assert opener.open(Storage(url="s3://bucket/a", region="eu-west-1")).url == "s3://bucket/a"
+    assert (
+        opener.open(Storage(url="s3://bucket/team/a-6a1b2c3d", region="eu-west-1")).url
+        == "s3://bucket/team/a-6a1b2c3d"
+    )

@@ -18,6 +18,15 @@ VIOLATIONS: list[Violation] = [
         ),
         ["spec.storage.url", "spec.model.source", "spec.warmStart.trajectories"],
     ),
+    (
+        "keys_have_no_relative_parts",
+        (
+            "storage={url: 's3://runs/a/..', endpoint: 'minio:9000'}",
+            "model.source=s3://runs/../a",
+            "warmStart={algorithm: sft, trajectories: 's3://runs/./c'}",
+        ),
+        ["spec.storage.url", "spec.model.source", "spec.warmStart.trajectories"],
+    ),
     ("tracking_uri_is_valid", ("tracking.uri='http://mlflow:90000'",), ["spec.tracking.uri"]),
     (
         "services_have_no_credentials",

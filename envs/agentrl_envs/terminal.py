@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
 from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.calls.watch import WATCH
+from agentrl_envs.console import Console
 from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet, split_exchange
 
 MAX_LISTED_ACTIONS = 40

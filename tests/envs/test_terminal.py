@@ -1,8 +1,7 @@
 import io
 from collections.abc import Iterator
 
-from rich.console import Console
-
+from agentrl_envs.console import Console
 from agentrl_envs.env import Observation, Task, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.terminal import Ask, Partner, play
@@ -69,6 +68,39 @@ def test_actions_are_entered_by_text_or_number():
     assert "   1  left" in shown
     assert "door opens" in shown
     assert "solved after 3 turns, score 1" in shown
+
+
+class HostileTask(OneTask):
+    """Its texts clear the screen, set the title and fill the clipboard."""
+
+    def task(self, split, index) -> Task:
+        honest = super().task(split, index)
+        return Task(id=honest.id, category=ESCAPES, payload=honest.payload)
+
+    def instructions(self) -> str:
+        return f"walk {ESCAPES}"
+
+
+ESCAPES = "\x1b[2J\x1b]0;title\x07\x9b31m\x1b]52;c;ZXZpbA==\x1b\\"
+
+
+def test_no_escape_sequence_of_an_environment_or_an_agent_reaches_the_terminal():
+    """Regression: the texts of observations and replies were printed as they were."""
+    screen = io.StringIO()
+    play(
+        HostileTask(),
+        split="train",
+        index=0,
+        console=Console(file=screen, width=100, highlight=False, soft_wrap=True),
+        ask=scripted_input(),
+        partner=ScriptedPartner(f"fly {ESCAPES}"),
+        watch=True,
+        max_turns=1,
+    )
+    shown = screen.getvalue()
+    assert {char for char in shown if not char.isprintable()} <= {"\n"}
+    assert "walk �[2J�]0;title�31m�]52;c;ZXZpbA==�\\" in shown
+    assert "agent: fly �[2J" in shown
 
 
 def test_wrong_verb_ends_the_episode():

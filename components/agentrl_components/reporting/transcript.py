@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
 
-from agentrl_components.reporting.printable import clean
 from agentrl_components.trajectory.record import Ending, Trajectory
+from agentrl_envs.printable import clean
 
 
 class Move(BaseModel):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
+from agentrl_envs.printable import echo
 
 EXTRAS = {
     "kubernetes": "pipelines",
@@ -35,29 +35,29 @@ def exit_on_error() -> Iterator[None]:
         yield
     except SpecError as error:
         for mistake in error.mistakes:
-            click.echo(mistake, err=True)
+            echo(mistake, err=True)
         sys.exit(2)
     except OptionError as error:
         for line in str(error).splitlines():
-            click.echo(f"error: {line}", err=True)
+            echo(f"error: {line}", err=True)
         sys.exit(2)
     except (ModelError, TaskError) as error:
-        click.echo(f"error: {error}", err=True)
+        echo(f"error: {error}", err=True)
         sys.exit(2)
     except Stopped as stopped:
-        click.echo(f"stopped: {stopped}. Run the same command again to resume.", err=True)
+        echo(f"stopped: {stopped}. Run the same command again to resume.", err=True)
         sys.exit(130)
     except KeyboardInterrupt as interrupt:
         from agentrl_pipelines.local.signals import exit_interrupted
 
         exit_interrupted(*interrupt.args)
     except (RunError, WorldError) as error:
-        click.echo(f"error: {error}", err=True)
+        echo(f"error: {error}", err=True)
         sys.exit(1)
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
         fix = install_extras(EXTRAS[module])
-        click.echo(f"error: {module} is not installed; {fix}", err=True)
+        echo(f"error: {module} is not installed; {fix}", err=True)
         sys.exit(1)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from agentrl_components.reporting import scaling
 from agentrl_components.reporting.html import percent, templates
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.spec import RunSpec
+from agentrl_envs.console import Console
 
 HIGH_SHARE = 0.05
 """From this share of cut or empty replies on, a result says little about the model."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rich import box
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +14,7 @@ from rich.text import Text
 from agentrl_components.evaluation.summary import category
 from agentrl_components.rollout.text_rollout import Usage
 from agentrl_components.trajectory.record import Trajectory
+from agentrl_envs.console import Console
 from agentrl_pipelines.cli.progress_view import Clock, PlainView, RichView, clock_time, view_for
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 import click
 
+from agentrl_envs.printable import CleanFormatter
 from agentrl_pipelines.cli.commands.compile import compile_
 from agentrl_pipelines.cli.commands.crd import crd
 from agentrl_pipelines.cli.commands.evaluate import evaluate
@@ -29,6 +32,8 @@ def main() -> None:
     On a cluster:     submit, status, logs, crd
     Environments:     envs
     """
+    if logging.lastResort is not None:  # the handler of commands that configure no logging
+        logging.lastResort.setFormatter(CleanFormatter())
 
 
 for command in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
+from agentrl_envs.printable import echo
 
 if TYPE_CHECKING:
     from agentrl_components.spec import RunSpec
@@ -17,4 +17,4 @@ def print_warnings(spec: RunSpec, *, here: bool = False) -> None:
     from agentrl_components.spec.rules.warnings import manifest_warnings
 
     for warning in (*manifest_warnings(spec), *(without_effect(spec) if here else ())):
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -19,6 +18,7 @@ from rich.progress import (
 from rich.text import Text
 
 from agentrl_components.run.progress import IterationProgress, ProgressView
+from agentrl_envs.console import Console
 
 Clock = Callable[[], float]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +18,7 @@ from agentrl_components.evaluation.summary import SuccessRate
 from agentrl_components.reporting.build import database
 from agentrl_components.reporting.schema import CheckpointSummary, EpisodePair, Report
 from agentrl_components.reporting.transcript import Replay, lines
+from agentrl_envs.console import Console
 
 MAX_WIDTH = 100
 """Maximum width of text in columns."""

@@ -1,7 +1,6 @@
 import pytest
 from text_episode import episode
 
-from agentrl_components.reporting.printable import clean
 from agentrl_components.reporting.transcript import fold, lines, replay
 from agentrl_components.trajectory.record import Ending
 
@@ -55,7 +54,3 @@ def test_line_breaks_of_an_observation_are_kept():
 def test_fold_keeps_both_ends_of_a_long_text():
     assert fold("a" * 100 + "b" * 100, 30) == "a" * 20 + " … (170 characters) … " + "b" * 10
     assert fold("short", 30) == "short"
-
-
-def test_control_characters_are_replaced():
-    assert clean("\x1b[2Jgo\ta\n\u202edoor\ud800") == "�[2Jgo\ta\n�door�"

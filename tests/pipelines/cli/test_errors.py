@@ -117,6 +117,32 @@ def test_an_environment_that_violates_the_contract_is_named(tmp_path):
     assert nothing_started(tmp_path)
 
 
+class EscapesInReward(OutOfRangeReward):
+    """Its error message, which a run prints, fills the clipboard."""
+
+    def step(self, action: str) -> Step:
+        raise ValueError("\x1b]52;c;ZXZpbA==\x07")
+
+
+class EscapesInRewardTasks(CorridorTasks):
+    def environment(self) -> EscapesInReward:
+        return EscapesInReward()
+
+
+def test_errors_of_a_server_are_printed_without_control_characters(tmp_path):
+    """Regression: `agentrl run` and `agentrl envs check` wrote its escape sequences to the
+    terminal."""
+    tasks = EscapesInRewardTasks()
+    with running(create_app(tasks, ThreadExecutor(tasks), ServerOptions())) as url:
+        wrong = MANIFEST.replace("builtin: corridor", f"url: '{url}'")
+        result = invoke(tmp_path, manifest=wrong)
+        checked = CliRunner().invoke(main, ["envs", "check", "corridor", "--url", url], color=True)
+    assert (result.exit_code, checked.exit_code) == (1, 1)
+    for printed in (result.output, checked.output):
+        assert "\x1b]52" not in printed
+        assert "]52;c;ZXZpbA==" in printed
+
+
 class NoAdmissibleActions(CorridorEnvironment):
     """Its observations list no admissible actions."""
 

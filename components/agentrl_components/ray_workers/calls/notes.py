@@ -6,6 +6,8 @@ import logging
 from contextlib import nullcontext
 from typing import TextIO
 
+from agentrl_envs.printable import CleanFormatter
+
 MOST = 20
 """Notes that are kept until somebody takes them. Later ones are dropped."""
 
@@ -16,6 +18,7 @@ class NoteHandler(logging.StreamHandler[TextIO]):
     def __init__(self) -> None:
         super().__init__()
         self.setLevel(logging.WARNING)
+        self.setFormatter(CleanFormatter())
         self._lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -71,7 +71,11 @@ def compile_(
             for name in ("pipeline_spec", "platform_spec")
         ]
         try:
-            click.echo("---\n".join(texts), nl=False, file=output)  # type: ignore[arg-type]
+            click.echo(  # noqa: TID251 - YAML escapes control characters
+                "---\n".join(texts),
+                nl=False,
+                file=output,  # type: ignore[arg-type]
+            )
         except click.FileError as error:  # the file is opened when it is written
             raise click.UsageError(
                 f"--output: {output.name} cannot be written ({error.message}); check the path"

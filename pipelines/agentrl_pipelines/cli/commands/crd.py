@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from agentrl_envs.printable import echo
+
 
 @click.command()
 @click.option("--docs", is_flag=True, help="Print the manifest reference as Markdown instead.")
@@ -14,4 +16,4 @@ def crd(docs: bool) -> None:
     from agentrl_components.spec.crd.definition import text
     from agentrl_components.spec.crd.reference import reference
 
-    click.echo(reference() if docs else text(), nl=False)
+    echo(reference() if docs else text(), nl=False)

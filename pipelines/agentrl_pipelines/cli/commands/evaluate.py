@@ -145,9 +145,8 @@ def evaluate_openai(
     run: AgentRLRun, url: str, name: str, key_env: str | None, folder: Path, paper: str | None
 ) -> None:
     """Evaluate the model behind an OpenAI-compatible endpoint."""
-    from rich.console import Console
-
     from agentrl_components.rollout.openai_agent import api_key
+    from agentrl_envs.console import Console
     from agentrl_pipelines.cli.evaluation_view import evaluation_view_for
     from agentrl_pipelines.local.evaluation import evaluate_endpoint
     from agentrl_pipelines.local.evaluation_folder import check_folder
@@ -180,8 +179,7 @@ def evaluate_checkpoint(
 
 def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | None) -> None:
     """Evaluate the model of the manifest; `source` is its name in the report."""
-    from rich.console import Console
-
+    from agentrl_envs.console import Console
     from agentrl_pipelines.cli.progress_view import view_for
     from agentrl_pipelines.local.evaluation import evaluate_model
     from agentrl_pipelines.local.evaluation_folder import check_folder
@@ -210,8 +208,7 @@ def report(
     paper: str | None,
 ) -> None:
     """Print the table, and write eval.json, eval.html and the figure to `folder`."""
-    from rich.console import Console
-
+    from agentrl_envs.console import Console
     from agentrl_pipelines.cli.evaluation_report import EvaluationReport, comparison, show, write
     from agentrl_pipelines.local.run_folder import store_errors
 

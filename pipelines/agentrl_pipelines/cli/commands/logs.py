@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_components.stages.names import STAGE_NAMES
+from agentrl_envs.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.log_noise import NoiseFilter
 from agentrl_pipelines.cli.options import option_context, option_namespace
@@ -55,7 +56,6 @@ def logs(
 
     Covers the current phase; with -f also the following ones."""
     with exit_on_error():
-        from agentrl_components.reporting.printable import clean
         from agentrl_pipelines.cli.kube_client import Cluster
 
         cluster = Cluster.open(context=context, namespace=namespace)
@@ -65,7 +65,7 @@ def logs(
             for name_of_stage, line in lines:
                 known = name_of_stage in STAGE_NAMES
                 colour = COLOURS[STAGE_NAMES.index(name_of_stage) if known else -1]
-                click.echo(click.style(f"{name_of_stage:<9} ", fg=colour) + clean(line))
+                echo(line, prefix=click.style(f"{name_of_stage:<9} ", fg=colour))
         except KeyboardInterrupt:
             sys.exit(130)  # Ctrl-C ends this command, not the run
 
@@ -81,13 +81,13 @@ def past_logs(
     """The log lines of all pods of the current phase until now, merged by time."""
     pods = _pods(cluster, cluster.get(name), stage)
     if not pods:
-        click.echo(_no_pods_message(name, stage), err=True)
+        echo(_no_pods_message(name, stage), err=True)
     streams = [_pod_lines(cluster, pod, tail, include_noise) for pod in pods if pod.started]
     for _, who, text in heapq.merge(*streams, key=lambda line: line[0]):
         yield who, text
     for pod in pods:
         if not pod.started:
-            click.echo(f"{pod.stage}: not started ({pod.waits_for})", err=True)
+            echo(f"{pod.stage}: not started ({pod.waits_for})", err=True)
 
 
 def _pod_lines(
@@ -102,7 +102,7 @@ def _pod_lines(
         lines = _parsed(cluster.logs(pod), pod.stage, include_noise)
         yield from lines if tail is None else deque(lines, maxlen=tail)  # the server counts noise
     except NoSuchPodError as error:
-        click.echo(f"{pod.stage}: {error}", err=True)
+        echo(f"{pod.stage}: {error}", err=True)
 
 
 def _parsed(lines: Iterable[str], who: str, include_noise: bool) -> Iterator[tuple[str, str, str]]:
@@ -138,7 +138,7 @@ def follow_logs(
                 readers[pod.name] = _Reader(cluster, pod, queue, include_noise, after=after)
             elif not pod.started and waiting.get(pod.name) != pod.waits_for:
                 waiting[pod.name] = pod.waits_for
-                click.echo(f"{pod.stage}: waiting ({pod.waits_for})", err=True)
+                echo(f"{pod.stage}: waiting ({pod.waits_for})", err=True)
         ended = (run.get("status") or {}).get("state") in ENDED
         yield from _lines_until(queue, time.monotonic() + poll_s)
         if ended and not any(reader.is_alive() for reader in readers.values()):

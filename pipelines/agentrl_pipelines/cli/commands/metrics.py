@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentrl_envs.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_root
 
@@ -32,7 +33,7 @@ def metrics(root: Path) -> None:
 
         store, _ = open_run(root)
         for line in lines(store):
-            click.echo(line)
+            echo(line)
 
 
 def lines(store: Store) -> Iterator[str]:

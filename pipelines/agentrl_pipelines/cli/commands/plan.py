@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from agentrl_envs.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import FiniteRange, option_set
 from agentrl_pipelines.sizing.devices import CPU, DEVICES, device
@@ -95,9 +96,9 @@ def plan(
         shape = shape_of(run.spec.model, config)
         made = make_plan(run.spec, shape, device(kind), assumed, tokens_per_turn)
         if output == "json":
-            click.echo(json.dumps(plan_report.as_json(run, made), indent=1, allow_nan=False))
+            echo(json.dumps(plan_report.as_json(run, made), indent=1, allow_nan=False))
         else:
-            from rich.console import Console
+            from agentrl_envs.console import Console
 
             plan_report.show(run, made, Console())
         if made.problems:

@@ -23,10 +23,9 @@ def report(root: Path) -> None:
 
     The run may still be in progress, or stopped. Exit code 2 if the folder holds no run."""
     with exit_on_error():
-        from rich.console import Console
-
         from agentrl_components.reporting.build import build, write
         from agentrl_components.storage.records import read_state
+        from agentrl_envs.console import Console
         from agentrl_pipelines.cli.run_summary import show
         from agentrl_pipelines.local.root_lock import holder_was_killed
         from agentrl_pipelines.local.run_folder import open_run, store_errors

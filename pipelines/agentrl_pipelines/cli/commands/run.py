@@ -13,7 +13,7 @@ from agentrl_pipelines.cli.manifest_warnings import print_warnings
 from agentrl_pipelines.cli.options import option_seed, option_set
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from agentrl_envs.console import Console
 
 
 @click.command(short_help="Train on this machine.")
@@ -46,8 +46,7 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         check_vocabularies(manifest.spec)
         print_warnings(manifest.spec, here=True)
 
-        from rich.console import Console
-
+        from agentrl_envs.console import Console
         from agentrl_pipelines.cli.progress_view import view_for
         from agentrl_pipelines.cli.run_summary import show
 

@@ -60,8 +60,8 @@ def stage(
         with collection_disabled():
             import logging
 
-            from rich.console import Console
-
+            from agentrl_envs.console import Console
+            from agentrl_envs.printable import log_to_stderr
             from agentrl_pipelines.cli.progress_view import view_for
             from agentrl_pipelines.stages.artifacts import Artifacts
             from agentrl_pipelines.stages.context import StageContext
@@ -70,7 +70,7 @@ def stage(
 
         if name not in STAGES:
             raise SpecError([f"NAME: there is no stage {name}; use one of {', '.join(STAGES)}"])
-        logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+        log_to_stderr("%(levelname)s %(name)s: %(message)s")
         for package in ("agentrl_pipelines", "agentrl_components", "agentrl_envs"):
             logging.getLogger(package).setLevel(logging.INFO)
         logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns about its font cache

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentrl_envs.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_context, option_namespace
 
@@ -33,9 +34,9 @@ def status(name: str, namespace: str | None, context: str | None, output: str | 
 
         run = Cluster.open(context=context, namespace=namespace).get(name)
         if output == "json":
-            click.echo(json.dumps(run, indent=2))
+            echo(json.dumps(run, indent=2))
             return
-        from rich.console import Console
+        from agentrl_envs.console import Console
 
         console = Console()
         for part in parts(run, datetime.now(UTC)):
@@ -90,12 +91,10 @@ def _facts(run: Mapping[str, Any], status: Mapping[str, Any], now: datetime) -> 
 
 
 def _plain(value: str | Text) -> Text:
-    """`value` without control characters and rich markup."""
+    """`value`, which is no rich markup."""
     from rich.text import Text
 
-    from agentrl_components.reporting.printable import clean
-
-    return Text(clean(value)) if isinstance(value, str) else value
+    return Text(value) if isinstance(value, str) else value
 
 
 def _state(status: Mapping[str, Any]) -> Text:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentrl_envs.printable import echo
 from agentrl_pipelines.cli.commands.status import turns_text
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.manifest_warnings import print_warnings
@@ -81,19 +82,19 @@ def submit(
         cluster.create(run, dry_run=dry_run is not None)
         name = run.metadata.name
         if dry_run:
-            click.echo(f"{name}: the API server accepts it in namespace {cluster.namespace}")
+            echo(f"{name}: the API server accepts it in namespace {cluster.namespace}")
             return
         options = f" -n {cluster.namespace}" + (f" --context {context}" if context else "")
-        click.echo(f"{name}: created in namespace {cluster.namespace}")
-        click.echo(f"  agentrl status {name}{options}")
-        click.echo(f"  agentrl logs {name}{options} -f")
+        echo(f"{name}: created in namespace {cluster.namespace}")
+        echo(f"  agentrl status {name}{options}")
+        echo(f"  agentrl logs {name}{options} -f")
         if wait:
             sys.exit(_wait_for_end(cluster, name, f"agentrl status {name}{options}"))
 
 
 def _warn_of_short_ttl(ttl_s: int | None) -> None:
     if ttl_s is not None and ttl_s < SHORT_TTL_S:
-        click.echo(
+        echo(
             f"warning: spec.ttlSecondsAfterFinished: is {ttl_s}; --wait may not see the end of the "
             f"run before it is deleted, and then exits with 1; set it to {SHORT_TTL_S} or more",
             err=True,
@@ -102,8 +103,7 @@ def _warn_of_short_ttl(ttl_s: int | None) -> None:
 
 def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
     """Show the progress of the run until it ends. Returns the exit code."""
-    from rich.console import Console
-
+    from agentrl_envs.console import Console
     from agentrl_pipelines.cli.kube_client import UnavailableError
     from agentrl_pipelines.cli.progress_view import view_for
 
@@ -111,22 +111,22 @@ def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
         with closing(view_for(Console())) as view:
             status = watch(cluster, name, view)
     except KeyboardInterrupt:
-        click.echo(f"stopped watching; the run continues. To see it: {command}", err=True)
+        echo(f"stopped watching; the run continues. To see it: {command}", err=True)
         return 130
     except UnavailableError as error:
-        click.echo(f"{error}\nstopped watching; the run continues. To see it: {command}", err=True)
+        echo(f"{error}\nstopped watching; the run continues. To see it: {command}", err=True)
         return LOST_SIGHT
     except RunDeletedError as error:
-        click.echo(f"{name}: deleted")
-        click.echo(
+        echo(f"{name}: deleted")
+        echo(
             f"{error}; last seen: {_seen(error.last)}. Whether it had ended is not known", err=True
         )
         return 1
     success = f"; held-out success {status['success']}" if status.get("success") else ""
     rejected = is_rejected(status)
-    click.echo(f"{name}: {'not accepted' if rejected else status['state'].lower()}{success}")
+    echo(f"{name}: {'not accepted' if rejected else status['state'].lower()}{success}")
     if rejected or status["state"] == "Failed":
-        click.echo(status.get("message", "the operator gave no reason"), err=True)
+        echo(status.get("message", "the operator gave no reason"), err=True)
         return 1
     return 0
 

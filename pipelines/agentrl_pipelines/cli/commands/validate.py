@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentrl_envs.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.manifest_warnings import print_warnings
 from agentrl_pipelines.cli.options import option_set
@@ -33,11 +34,11 @@ def validate(file: str, overrides: tuple[str, ...]) -> None:
         run = load(file, overrides)
         set_variables(run.spec.compute)
         check_vocabularies(run.spec)
-        click.echo(f"{file}: valid")
-        click.echo(summary(run))
+        echo(f"{file}: valid")
+        echo(summary(run))
         print_warnings(run.spec)
         for warning in local_warnings(run.spec):
-            click.echo(f"on this machine: {warning}", err=True)
+            echo(f"on this machine: {warning}", err=True)
 
 
 def summary(run: AgentRLRun) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from agentrl_envs.printable import echo
 from agentrl_pipelines.cli.env_commands.play import play
 from agentrl_pipelines.cli.env_commands.serve import serve
 from agentrl_pipelines.cli.env_commands.source import (
@@ -40,16 +41,16 @@ def list_command(name: str | None) -> None:
     with usage_errors():
         if name is None:
             for each, line in registry.names().items():
-                click.echo(f"{each:<12} {line}")
+                echo(f"{each:<12} {line}")
                 for what, fix in registry.needs(each).missing():
-                    click.echo(f"{'':<12} not installed here: {what}; {fix}")
+                    echo(f"{'':<12} not installed here: {what}; {fix}")
             for each, extension in extensions.installed().items():
-                click.echo(f"{each:<12} {extension.summary}")
+                echo(f"{each:<12} {extension.summary}")
             return
         for field, line in registry.options(name).items():
-            click.echo(f"{field:<24} {line}")
+            echo(f"{field:<24} {line}")
         needs = registry.needs(name)
-        click.echo(f"on Kubernetes: image {needs.image}, {needs.memory_mib}Mi of memory per server")
+        echo(f"on Kubernetes: image {needs.image}, {needs.memory_mib}Mi of memory per server")
 
 
 @envs.command("sites")
@@ -73,7 +74,7 @@ def sites_command(port: int, seed: int) -> None:
     for site, url in site_urls(bound.getsockname()[1]).items():
         account = ACCOUNTS.get(site)
         login = f"  sign in as {account.username!r}, {account.password!r}" if account else ""
-        click.echo(f"{site:<16} {url}/{login}", err=True)
+        echo(f"{site:<16} {url}/{login}", err=True)
     serve_sites(bound, seed)
 
 
@@ -99,10 +100,9 @@ def check_command(
     """Check that environment NAME meets the environment contract. Exit code 1 if it does not."""
     from functools import partial
 
-    from rich.console import Console
-
     from agentrl_envs import registry
     from agentrl_envs.conformance.check import check, rules_for
+    from agentrl_envs.console import Console
     from agentrl_pipelines.cli.progress_view import view_for
 
     view = view_for(Console(stderr=True))
@@ -117,7 +117,7 @@ def check_command(
                 factory=factory,
                 on_result=lambda _: view.advance(),
             )
-    click.echo(str(report))
+    echo(str(report))
     sys.exit(0 if report.passed else 1)
 
 
@@ -134,7 +134,7 @@ def new_command(name: str, folder: Path | None) -> None:
 
     with usage_errors():
         for path in write_package(name, folder or Path(name)):
-            click.echo(path)
+            echo(path)
 
 
 envs.add_command(serve)

@@ -71,9 +71,8 @@ def play(
     max_turns: int | None,
 ) -> None:
     """Play a task of environment NAME in the terminal, alone or beside a trained agent."""
-    from rich.console import Console
-
     from agentrl_envs import terminal
+    from agentrl_envs.console import Console
 
     for option, given in (("--watch", watch), ("--checkpoint", checkpoint is not None)):
         if given and agent is None:

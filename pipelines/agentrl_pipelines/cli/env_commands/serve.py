@@ -7,6 +7,7 @@ import os
 
 import click
 
+from agentrl_envs.printable import echo, log_to_stderr
 from agentrl_pipelines.cli.env_commands.source import (
     COUNT,
     PORT,
@@ -99,7 +100,7 @@ def serve(
 
     if family is not None and protocol != "agentgym":
         raise click.UsageError("--family: has no effect without --protocol agentgym")
-    logging.basicConfig(format="%(message)s")
+    log_to_stderr("%(message)s")
     logging.getLogger("agentrl_envs").setLevel(logging.INFO)
     token = os.environ.get(token_env) or None
     with usage_errors(), reported(OptionError):
@@ -130,6 +131,6 @@ def serve(
         else ThreadExecutor(tasks, threads=threads)
     )
     shown = f"[{host}]" if ":" in host else host
-    click.echo(f"{name} on http://{shown}:{bound.getsockname()[1]}, {capacity} sessions", err=True)
+    echo(f"{name} on http://{shown}:{bound.getsockname()[1]}, {capacity} sessions", err=True)
     app = create_app(tasks, environments, settings, gateway=gateway)
     server.serve(app, bound, websockets=protocol == "openenv")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentrl_envs.printable import clean
+
 if TYPE_CHECKING:
     from agentrl_envs.env import TaskSet
 
@@ -72,7 +74,8 @@ def open_task_set(
         source = opener(protocol, url, parse_options(options))
     with BlockingTaskSet(source, token=token) as remote:
         if name not in (remote.name, remote.name.removeprefix(f"{protocol}-")):
-            raise click.UsageError(f"NAME: {url} serves {remote.name}, not {name}; give that name")
+            served = clean(remote.name)
+            raise click.UsageError(f"NAME: {url} serves {served}, not {name}; give that name")
         yield remote
 
 
@@ -115,10 +118,10 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except (CodeError, ContractError) as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(clean(str(error))) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = "--" + str(first["loc"][0]).removesuffix("_s")
         raise click.UsageError(f"{field}: {first['msg']}; got {first['input']!r}") from None
     except (ValueError, WorldError) as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(clean(str(error))) from None

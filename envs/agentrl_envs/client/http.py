@@ -40,8 +40,9 @@ from agentrl_envs.errors import (
     UnreachableError,
     WorldError,
 )
+from agentrl_envs.http.answers import MAX_BYTES, NOT_COMPRESSED, AnswerError, bound_async
+from agentrl_envs.http.proxies import mounts
 from agentrl_envs.protocol import TIMEOUT_HEADER, ErrorDetail, ErrorResponse
-from agentrl_envs.proxies import mounts
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -49,6 +50,10 @@ JSON_BODY = {"content-type": "application/json"}
 
 GATEWAY_STATUS = (502, 503, 504)
 """Status codes of a proxy whose server is starting, stopping or gone."""
+
+MAX_STREAM_BYTES = 64 << 20
+"""Bytes of a stream of lines: more than the steps of one request have if every observation has
+200,000 characters."""
 
 MAX_VALUE_CHARS = 200
 """Characters of a wrong value that an error message shows."""
@@ -107,13 +112,17 @@ class ServerClient:
             async with (
                 self._least_busy_pool() as pool,
                 pool.stream(
-                    "POST", path, content=body.model_dump_json(), headers=JSON_BODY
+                    "POST",
+                    path,
+                    content=body.model_dump_json(),
+                    headers=JSON_BODY,
+                    extensions={MAX_BYTES: MAX_STREAM_BYTES},
                 ) as response,
             ):
                 if response.status_code != 200:
                     raise SessionError(f"{self.url}: POST {path} answered {response.status_code}")
                 yield _lines(response.aiter_bytes())
-        except httpx.TransportError as error:
+        except (httpx.TransportError, AnswerError) as error:
             reason = str(error) or type(error).__name__
             raise SessionError(f"{self.url}: POST {path} was interrupted ({reason})") from None
 
@@ -165,11 +174,13 @@ class ServerClient:
 
     def _new_pool(self, token: str | None, verify: ssl.SSLContext | bool) -> httpx.AsyncClient:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        headers |= NOT_COMPRESSED
         headers[TIMEOUT_HEADER] = f"{self._options.call_s:g}"
         return httpx.AsyncClient(
             base_url=self.url,
             mounts=mounts(self.url),
             headers=headers,
+            event_hooks={"response": [bound_async]},
             verify=verify,
             timeout=httpx.Timeout(self._options.call_s, connect=min(5.0, self._options.call_s)),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
@@ -197,6 +208,8 @@ class ServerClient:
             raise UnreachableError(
                 f"{self.url}: {call} cannot reach the server ({reason}); check that it is running"
             ) from None
+        except AnswerError as error:
+            raise ContractError(f"{self.url}: {call}: {error}") from None
         except httpx.InvalidURL as error:
             raise WorldError(f"url: {self.url!r} is not a URL ({error})") from None
 
@@ -247,11 +260,13 @@ class ServerClient:
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Split at newlines. httpx's own line iterator also splits at other Unicode line separators,
     which JSON strings may contain."""
-    rest = b""
+    begun: list[bytes] = []  # chunks of a line whose end has not come
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        for line in others:
+            yield b"".join(begun)
+            begun = [line]
 
 
 def _detail(response: httpx.Response) -> ErrorDetail | None:

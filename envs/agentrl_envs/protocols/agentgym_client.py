@@ -25,14 +25,15 @@ from agentrl_envs.errors import (
     UnreachableError,
     WorldError,
 )
+from agentrl_envs.http.answers import NOT_COMPRESSED, AnswerError, bound_async
+from agentrl_envs.http.proxies import mounts
+from agentrl_envs.http.received import MAX_TEXT_CHARS, parse_json, short
 from agentrl_envs.protocols.agentgym_families import FAMILIES, Family, RefusalError
 from agentrl_envs.protocols.foreign_world import Answer, ForeignWorld
 from agentrl_envs.protocols.numbered_tasks import NumberedTasks, parse_ranges
 from agentrl_envs.protocols.options import AgentGymOptions
-from agentrl_envs.proxies import mounts
 
 MAX_CONNECTIONS = 1024
-MAX_TEXT_CHARS = 200
 
 CREATE_S = 600.0
 """Seconds that a session is waited for after its caller gave up, to close it."""
@@ -192,7 +193,7 @@ class AgentGymConnection:
             )
             if path == "step" and not isinstance(answer, dict):
                 raise ContractError(
-                    f"{self._server.url}: POST /step answered {_short(answer)}, not an object"
+                    f"{self._server.url}: POST /step answered {short(answer)}, not an object"
                 )
         except WorldError:
             await self.close()
@@ -220,7 +221,7 @@ class AgentGymConnection:
         value = answer.get(name) if isinstance(answer, dict) else None
         if not isinstance(value, kind):
             raise ContractError(
-                f"{self._server.url}: {name} of a {self._family.name} answer is {_short(value)}; "
+                f"{self._server.url}: {name} of a {self._family.name} answer is {short(value)}; "
                 "check the family"
             )
         return value
@@ -235,7 +236,12 @@ class JsonServer:
         self.background = Background()
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS)
         self._client = httpx.AsyncClient(
-            base_url=self.url, timeout=timeout_s, limits=limits, mounts=mounts(self.url)
+            base_url=self.url,
+            headers=NOT_COMPRESSED,
+            event_hooks={"response": [bound_async]},
+            timeout=timeout_s,
+            limits=limits,
+            mounts=mounts(self.url),
         )
 
     async def greeting(self) -> str:
@@ -273,26 +279,23 @@ class JsonServer:
             raise UnreachableError(
                 f"{self.url}: {method} {path} got no answer ({reason}); check that it is running"
             ) from None
+        except AnswerError as error:
+            raise ContractError(f"{self.url}: {method} {path}: {error}") from None
 
     def _read(self, response: httpx.Response, call: str) -> Any:
         if response.status_code in (404, 405, 422):
             raise WorldError(
-                f"{self.url}: {call} answered {response.status_code}: {_short(response.text)}; "
+                f"{self.url}: {call} answered {response.status_code}: {short(response.text)}; "
                 "check the URL and the family"
             )
         if response.status_code != 200:
             raise SessionError(
-                f"{self.url}: {call} answered {response.status_code}: {_short(response.text)}"
+                f"{self.url}: {call} answered {response.status_code}: {short(response.text)}"
             )
         try:
-            answer = response.json()
+            answer = parse_json(response.content)
         except ValueError:
-            raise ContractError(f"{self.url}: {call} answered {_short(response.text)}") from None
+            raise ContractError(f"{self.url}: {call} answered {short(response.text)}") from None
         if isinstance(answer, dict) and set(answer) == {"error"}:
-            raise SessionError(f"{self.url}: {call} answered the error {_short(answer['error'])}")
+            raise SessionError(f"{self.url}: {call} answered the error {short(answer['error'])}")
         return answer
-
-
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= MAX_TEXT_CHARS else f"{shown[:MAX_TEXT_CHARS]}…"

@@ -7,11 +7,12 @@ it is sent, the same is done here: its servers expect it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from agentrl_envs.http.received import parse_json
 
 ONE_ACTION = "Error: only one Action is allowed in a reply. Please correct your reply."
 NO_FENCE = "There is no action in the reply. Put one action between triple backticks (```)."
@@ -67,8 +68,8 @@ def listed_menu(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The actions in the last line of a BabyAI observation."""
     _, mark, menu = str(answer.get("observation", "")).rpartition("Available actions: ")
     try:
-        actions = json.loads(menu) if mark else None
-    except json.JSONDecodeError:
+        actions = parse_json(menu) if mark else None
+    except ValueError:
         return None
     return _texts(actions)
 

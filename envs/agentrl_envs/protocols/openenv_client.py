@@ -30,14 +30,15 @@ from agentrl_envs.errors import (
     UnreachableError,
     WorldError,
 )
+from agentrl_envs.http.answers import NOT_COMPRESSED, AnswerError, bound_async
+from agentrl_envs.http.proxies import is_address, mounts
+from agentrl_envs.http.received import parse_json, short
 from agentrl_envs.protocols.foreign_world import Answer, ForeignWorld
 from agentrl_envs.protocols.numbered_tasks import NumberedTasks, parse_ranges
 from agentrl_envs.protocols.options import OpenEnvOptions
-from agentrl_envs.proxies import is_address, mounts
 
 MAX_MESSAGE_BYTES = 16 << 20
 OPEN_TIMEOUT_S = 10.0
-MAX_TEXT_CHARS = 200
 BASE_FIELDS = frozenset({"metadata", "done", "reward"})
 """Fields that every action or observation of OpenEnv has."""
 
@@ -95,7 +96,12 @@ def text_field(schema: object, given: str | None, option: str) -> str:
 
 async def _schema(url: str, timeout_s: float) -> Mapping[str, Any]:
     try:
-        async with httpx.AsyncClient(timeout=timeout_s, mounts=mounts(url)) as client:
+        async with httpx.AsyncClient(
+            headers=NOT_COMPRESSED,
+            event_hooks={"response": [bound_async]},
+            timeout=timeout_s,
+            mounts=mounts(url),
+        ) as client:
             answer = await client.get(f"{url}/schema")
     except httpx.InvalidURL as error:
         raise WorldError(f"url: {url!r} is not a URL ({error})") from None
@@ -104,8 +110,10 @@ async def _schema(url: str, timeout_s: float) -> Mapping[str, Any]:
         raise UnreachableError(
             f"{url}: GET /schema got no answer ({reason}); check that it is running"
         ) from None
+    except AnswerError as error:
+        raise WorldError(f"{url}: GET /schema: {error}; check the URL") from None
     try:
-        schema = answer.json() if answer.status_code == 200 else None
+        schema = parse_json(answer.content) if answer.status_code == 200 else None
     except ValueError:
         schema = None
     if not isinstance(schema, dict):
@@ -139,7 +147,7 @@ class OpenEnvConnection:
         reward, done = data.get("reward"), data.get("done")
         if not isinstance(done, bool) or not isinstance(reward, int | float | None):
             raise ContractError(
-                f"{self._url}: a step has done {done!r} and reward {_short(reward)}; they "
+                f"{self._url}: a step has done {done!r} and reward {short(reward)}; they "
                 "must be a boolean and a number or null"
             )
         self._total += float(reward or 0.0)
@@ -170,7 +178,7 @@ class OpenEnvConnection:
             async with asyncio.timeout(self._timeout_s):
                 socket = await self._opened()
                 await socket.send(json.dumps(message))
-                answer = json.loads(await socket.recv())
+                answer = parse_json(await socket.recv())
         except (TimeoutError, InvalidHandshake, OSError) as error:
             await self.close()
             raise UnreachableError(
@@ -188,8 +196,8 @@ class OpenEnvConnection:
             return data
         await self.close()
         if not isinstance(data, dict) or answer.get("type") != "error":
-            raise ContractError(f"{self._url}: {message['type']} answered {_short(answer)}")
-        text = f"{self._url}: {message['type']}: {_short(data.get('message'))}"
+            raise ContractError(f"{self._url}: {message['type']} answered {short(answer)}")
+        text = f"{self._url}: {message['type']}: {short(data.get('message'))}"
         if data.get("code") == "CAPACITY_REACHED":
             raise CapacityError(text)
         if data.get("code") == "VALIDATION_ERROR":
@@ -212,12 +220,7 @@ class OpenEnvConnection:
         text = observation.get(self._observation) if isinstance(observation, Mapping) else None
         if not isinstance(text, str):
             raise ContractError(
-                f"{self._url}: {self._observation} of an observation is {_short(text)}, not text; "
+                f"{self._url}: {self._observation} of an observation is {short(text)}, not text; "
                 "check observationField"
             )
         return text
-
-
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= MAX_TEXT_CHARS else f"{shown[:MAX_TEXT_CHARS]}…"

@@ -18,8 +18,9 @@ from agentrl_envs.environments.search.options import RetrieverOptions
 from agentrl_envs.environments.search.retrieval.rate_limit import RateLimit
 from agentrl_envs.environments.search.retrieval.retriever import QueryError
 from agentrl_envs.errors import SessionError
+from agentrl_envs.http.answers import NOT_COMPRESSED, AnswerError, bound
+from agentrl_envs.http.received import parse_json
 
-MAX_ANSWER_BYTES = 16 << 20
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed."""
 _REFUSED = frozenset({400, 413, 414, 422})
@@ -42,7 +43,12 @@ class Service:
         self._shown = f"{parts.scheme}://{parts.netloc}{parts.path.partition('{')[0]}"
         self._headers = _headers(options, key)
         self._limit = RateLimit(options.per_second)
-        self._http = httpx.Client(timeout=options.timeout_s, follow_redirects=False)
+        self._http = httpx.Client(
+            headers=NOT_COMPRESSED,
+            event_hooks={"response": [bound]},
+            timeout=options.timeout_s,
+            follow_redirects=False,
+        )
         self._answered = False
         """Whether it has answered a query, so that address and form of the requests are right."""
         self._refused = 0
@@ -86,6 +92,8 @@ class Service:
                 f"search retriever {self._shown}: no answer ({type(error).__name__}); check that "
                 "it runs and that search.options.retriever.url is its address"
             ) from None
+        except AnswerError as error:
+            raise SessionError(f"search retriever {self._shown}: {error}") from None
         except httpx.InvalidURL as error:  # also of one that is too long
             if self._answered:
                 raise QueryError(str(error)) from None
@@ -94,7 +102,7 @@ class Service:
             ) from None
         self._check_status(answer)
         try:
-            found = answer.json()
+            found = parse_json(answer.content)
         except ValueError:
             raise SessionError(
                 f"search retriever {self._shown}: the answer is no JSON; check "
@@ -128,8 +136,6 @@ class Service:
             )
         if not answer.is_success:
             raise SessionError(f"{where} {status}; check search.options.retriever.url")
-        if len(answer.content) > MAX_ANSWER_BYTES:
-            raise SessionError(f"search retriever {self._shown}: the answer is too large")
 
 
 def _headers(options: RetrieverOptions, key: str) -> dict[str, str]:

@@ -122,6 +122,10 @@ BUILT_IN = {
 }
 
 
+_ALL = "options:"
+"""Begins a line about several options that names none first."""
+
+
 def names() -> dict[str, str]:
     """The one-line summary of every built-in environment, by name."""
     return {name: built_in.summary for name, built_in in BUILT_IN.items()}
@@ -142,15 +146,17 @@ def options(name: str) -> dict[str, str]:
     """One line per option of an environment, by option: type, default and description. Raises
     `OptionError` for an unknown name."""
     schema = _lookup(name).options_model().model_json_schema()
+    required = schema.get("required", ())
     return {
-        field: f"{_type_name(one)}, {_default(one)}. "
+        field: f"{_type_name(one)}, {'required' if field in required else _default(one)}. "
         + " ".join(one.get("description", "").split())
         for field, one in schema.get("properties", {}).items()
     }
 
 
 def _default(schema: Mapping[str, Any]) -> str:
-    return f"default {json.dumps(schema['default'])}" if "default" in schema else "required"
+    # A default that is made anew for each object is not in the schema.
+    return f"default {json.dumps(schema['default'])}" if "default" in schema else "optional"
 
 
 def _type_name(schema: Mapping[str, Any]) -> str:
@@ -160,6 +166,7 @@ def _type_name(schema: Mapping[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_type_name(schema.get('items', {}))}s"
     kinds = {"integer": "whole number", "string": "text", "boolean": "true or false"}
+    kinds["object"] = "mapping"
     kind = str(schema.get("type", "value"))
     return kinds.get(kind, kind)
 
@@ -173,11 +180,17 @@ def task_set(name: str, options: Mapping[str, Any] | None = None) -> TaskSet:
     missing = [f"{name}: {what} is not installed; {fix}" for what, fix in needs(name).missing()]
     if missing:
         raise OptionError("\n".join(missing))
+    model = built_in.options_model()
     try:
-        return built_in.task_set(built_in.options_model().model_validate(dict(options or {})))
+        return built_in.task_set(model.model_validate(dict(options or {})))
     except ValidationError as error:
-        lines = (f"{name}.options.{line}" for line in _error_lines(name, error))
+        lines = (f"{name}.{below_options(line)}" for line in _error_lines(name, model, error))
         raise OptionError("\n".join(lines)) from None
+
+
+def below_options(line: str) -> str:
+    """A line of `option_errors` with the path of its field: `options.turns: ...`."""
+    return line if line.startswith(_ALL) else f"options.{line}"
 
 
 def option_errors(name: str, options: Mapping[str, Any]) -> list[str]:
@@ -197,7 +210,7 @@ def option_errors(name: str, options: Mapping[str, Any]) -> list[str]:
     try:
         model.model_validate(dict(options))
     except ValidationError as error:
-        return _error_lines(name, error)
+        return _error_lines(name, model, error)
     return []
 
 
@@ -233,12 +246,19 @@ def _lookup(name: str) -> BuiltIn | Extension:
     )
 
 
-def _error_lines(name: str, error: ValidationError) -> list[str]:
+def _error_lines(name: str, model: type[BaseModel], error: ValidationError) -> list[str]:
     lines = []
     for each in error.errors(include_url=False):
-        field = ".".join(str(part) for part in each["loc"]) or "options"
+        field = ".".join(str(part) for part in each["loc"])
+        if not field:  # a rule of several options, whose message begins with one of them
+            message = each["msg"].removeprefix("Value error, ")
+            named = message.partition(":")[0] in model.model_fields
+            lines.append(message if named else f"{_ALL} {message}")
+            continue
         if each["type"] == "extra_forbidden":
             reason, fix = f"{name} has no such option", f"see `agentrl envs list {name}`"
+        elif each["type"] == "missing":
+            reason, fix = "is missing", "set a value"
         else:
             message = each["msg"].removeprefix("Value error, ")
             reason = (message[:1].lower() + message[1:]).replace("a valid tuple", "a list")

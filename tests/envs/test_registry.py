@@ -54,8 +54,26 @@ def test_error_names_field_reason_and_fix_of_every_invalid_option():
     ]
 
 
+def test_a_rule_of_several_options_names_the_first_of_its_message():
+    with pytest.raises(OptionError) as caught:
+        registry.task_set("search", {"corpus": ["notes.jsonl"]})
+    assert str(caught.value) == (
+        "search.options.questions: there are none about this corpus; give files of questions"
+    )
+    assert registry.option_errors("web", {"sites": {"wiki": "http://wiki"}}) == [
+        "options: sites and tasks go together: name both, or neither for this package's own sites"
+    ]
+
+
+def test_an_option_without_a_default_is_missing_where_it_is_not_given():
+    assert registry.option_errors("gymnasium", {}) == ["id: is missing; set a value"]
+
+
 def test_option_description_has_type_and_default():
     assert registry.options("corridor")["turns"].startswith("whole number, default 6.")
+    described = registry.options("gymnasium")
+    assert described["id"].startswith("text, required.")
+    assert described["arguments"].startswith("mapping, optional.")
 
 
 def test_names_does_not_import_environments():

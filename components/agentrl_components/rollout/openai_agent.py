@@ -53,6 +53,15 @@ class OpenAIAgent:
         self._client = self._endpoint.client()
         self._text = self._endpoint.error_text
 
+    async def check(self) -> None:
+        """Raises `RunError` if nothing answers at the address, for which each episode would wait
+        and be lost."""
+        if (error := await self._endpoint.silence(self._client)) is not None:
+            raise RunError(
+                f"--openai: {self._url} does not answer: {self._text(error)}; check the address, "
+                "and that the server is running"
+            ) from error
+
     async def reply(self, request: ReplyRequest) -> Reply:
         try:
             completion = await self._complete(request)

@@ -8,17 +8,12 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-Quantity = Annotated[
-    str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20)
-]
+QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
+MEMORY = r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)(k|Ki|M|Mi|G|Gi|T|Ti)?$"
+
+Quantity = Annotated[str, StringConstraints(pattern=QUANTITY, max_length=20)]
 """A Kubernetes resource quantity: 500m, 2, 4Gi."""
-Memory = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)(k|Ki|M|Mi|G|Gi|T|Ti)?$",
-        max_length=20,
-    ),
-]
+Memory = Annotated[str, StringConstraints(pattern=MEMORY, max_length=20)]
 """A quantity of bytes above 0: 512Mi, 4Gi."""
 
 _FACTORS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {

@@ -53,6 +53,17 @@ class ChatEndpoint:
             max_retries=self._retries,
         )
 
+    async def silence(self, client: openai.AsyncOpenAI) -> openai.APIConnectionError | None:
+        """The error if nothing answers at the address. Any answer will do: not every server lists
+        its models."""
+        try:
+            await client.with_options(max_retries=1).models.list()
+        except openai.APIConnectionError as error:
+            return error
+        except (openai.OpenAIError, ValueError):
+            return None
+        return None
+
     async def complete(
         self,
         client: openai.AsyncOpenAI,

@@ -40,7 +40,7 @@ class GymnasiumOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    id: Annotated[str, StringConstraints(max_length=300)] = ""
+    id: Annotated[str, StringConstraints(min_length=1, max_length=300)]
     """Id of the environment, with the module that registers it: `my_package:MyGame-v0`."""
     arguments: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of `gymnasium.make`."""
@@ -68,8 +68,8 @@ class GymnasiumTasks:
 
     name = NAME
 
-    def __init__(self, options: GymnasiumOptions | None = None) -> None:
-        self.options = options or GymnasiumOptions()
+    def __init__(self, options: GymnasiumOptions) -> None:
+        self.options = options
         self._check(self.make())
         found: dict[Split, list[Task]] = {"train": [], "heldout": []}
         for seed in range(self.options.tasks):
@@ -108,8 +108,6 @@ class GymnasiumTasks:
         import gymnasium  # not for the options, which are checked where it is not installed
 
         own = self.options
-        if not own.id:
-            raise OptionError("gymnasium.options.id: is empty; give the id of an environment")
         try:
             return gymnasium.make(own.id, disable_env_checker=True, **own.arguments)
         except (gymnasium.error.Error, ImportError, TypeError) as error:

@@ -45,7 +45,7 @@ def check_exposure(host: str, *, has_token: bool) -> None:
     if not has_token and not is_loopback(host):
         raise ServeError(
             f"--host: {host} can be reached from other machines and no token is set; "
-            "set a token, or bind 127.0.0.1"
+            "set AGENTRL_ENVS_TOKEN to one (--token-env names another variable), or bind 127.0.0.1"
         )
 
 

@@ -106,6 +106,7 @@ def evaluate_endpoint(
         collector = TextCollector(run.spec, worlds, log)
         agent = OpenAIAgent(url, model, key)
         try:
+            runner.run(agent.check())
             source = TaskSource(run.spec.environments, worlds)
             drawn = runner.run(source.draw("heldout", run.spec.evaluation.tasks))
             asked = heldout_evaluation(run.spec, drawn)

@@ -90,7 +90,6 @@ def test_a_task_of_another_environment_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "gymnasium.options.id: is empty; give the id"),
         ({"id": "nowhere:Game-v0"}, "nowhere:Game-v0: .*give the id that its package registers"),
         ({"id": "gymnasium_games:Other-v0"}, "Other"),
         ({"id": NUMBERED.id}, "Numbered-v0 has 2 actions, and 0 names are given"),

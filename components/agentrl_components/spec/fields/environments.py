@@ -19,7 +19,8 @@ from agentrl_components.spec.fields.pods import (
 )
 from agentrl_components.spec.quantities import Memory, Quantity
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
+NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+Name = Annotated[str, StringConstraints(pattern=NAME, max_length=40)]
 
 Reference = Annotated[
     str,

@@ -9,9 +9,8 @@ from pydantic import StringConstraints
 from agentrl_components.spec.base import SpecModel
 from agentrl_components.spec.fields.storage import EnvironmentVariable
 
-Image = Annotated[
-    str, StringConstraints(pattern=r"^[a-zA-Z0-9][-a-zA-Z0-9._/:@\[\]]*$", max_length=512)
-]
+IMAGE = r"^[a-zA-Z0-9][-a-zA-Z0-9._/:@\[\]]*$"
+Image = Annotated[str, StringConstraints(pattern=IMAGE, max_length=512)]
 """A container image, as in `registry:5000/team/agentrl:1` or with `@sha256:...`."""
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}([.]{_DNS_LABEL})*"

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 from agentrl_components.spec.base import SpecModel
 from agentrl_components.spec.fields.algorithm import Algorithm
 from agentrl_components.spec.fields.compute import Compute
-from agentrl_components.spec.fields.environments import Environment
+from agentrl_components.spec.fields.environments import NAME, Environment
 from agentrl_components.spec.fields.evaluation import Evaluation
 from agentrl_components.spec.fields.horizon import Horizon
 from agentrl_components.spec.fields.model import Model
@@ -85,7 +85,7 @@ class Metadata(SpecModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=52)]
+    name: Annotated[str, StringConstraints(pattern=NAME, max_length=52)]
     """Name of the run, and prefix of the names of its objects. Starts with a letter, as the name of
     a Service must."""
     namespace: str | None = Field(

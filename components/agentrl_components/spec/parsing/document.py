@@ -124,9 +124,19 @@ def document(text: str, name: str) -> Document:
 
 
 def _construct(text: str) -> tuple[Any, list[str]]:
+    """The one document of `text` that is not empty, as kubectl reads it; None: there is none."""
     reader = _Reader(text)
+    found: list[yaml.Node | None] = []
     try:
-        return reader.get_single_data(), reader.mistakes
+        while reader.check_node():
+            begins = reader.peek_event().start_mark  # type: ignore[no-untyped-call]
+            node = reader.get_node()
+            if isinstance(node, yaml.ScalarNode) and not node.value and not node.style:
+                continue
+            if found:
+                raise yaml.composer.ComposerError(None, None, "but found another document", begins)
+            found.append(node)
+        return reader.construct_document(found[0]) if found else None, reader.mistakes
     finally:
         reader.dispose()
 

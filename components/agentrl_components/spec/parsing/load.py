@@ -35,7 +35,7 @@ from agentrl_components.spec.parsing.wording import mistake as mistake_of
 from agentrl_components.spec.rules.validation import mistakes
 from agentrl_envs.errors import OptionError
 from agentrl_envs.protocols.options import option_errors as protocol_errors
-from agentrl_envs.registry import BUILT_IN, option_errors
+from agentrl_envs.registry import BUILT_IN, below_options, option_errors
 
 Checked = TypeVar("Checked", AgentRLRun, RunSpec)
 
@@ -101,7 +101,7 @@ def option_mistakes(run: AgentRLRun, *, own_only: bool = False) -> list[str]:
                 lines = protocol_errors(environment.protocol, environment.options)
         except OptionError as error:
             found += [f"{where}.builtin: {line}" for line in str(error).splitlines()]
-        found += [f"{where}.options.{line}" for line in lines]
+        found += [f"{where}.{below_options(line)}" for line in lines]
     return found
 
 

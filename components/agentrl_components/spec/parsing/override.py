@@ -83,9 +83,13 @@ def _lookup_mistake(holder: Any, where: Location, part: int | str) -> Mistake | 
     if isinstance(holder, list):
         if isinstance(part, int) and part < len(holder):
             return None
-        fix = f"use an index from 0 to {len(holder) - 1}" if holder else "set the whole list"
+        last = len(holder) - 1
+        fix = f"use an index from 0 to {last}" if last > 0 else "use index 0"
+        held = f"{len(holder)} item{'' if last == 0 else 's'}"
         return Mistake(
-            field=field, reason=f"{path(where)} is a list of {len(holder)} items", fix=fix
+            field=field,
+            reason=f"{path(where)} is a list of {held}",
+            fix=fix if holder else "set the whole list",
         )
     if not isinstance(holder, dict):
         return Mistake(

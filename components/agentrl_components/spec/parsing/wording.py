@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -13,10 +13,13 @@ from pydantic_core import ErrorDetails
 
 from agentrl_components.spec.addresses import ENDPOINT, HTTP_URL
 from agentrl_components.spec.fields.compute import RAY
+from agentrl_components.spec.fields.environments import NAME
 from agentrl_components.spec.fields.model import SOURCE
+from agentrl_components.spec.fields.pods import IMAGE
 from agentrl_components.spec.fields.run import GROUP, KIND, VERSION, AgentRLRun
 from agentrl_components.spec.fields.storage import MODEL_NAME, STORE
 from agentrl_components.spec.fields.warmstart import TRAJECTORIES
+from agentrl_components.spec.quantities import MEMORY, QUANTITY
 from agentrl_components.spec.rules.rule import Mistake
 
 _KINDS = {
@@ -29,6 +32,20 @@ _KINDS = {
     "dict_type": ("a mapping", "write name: value pairs under it"),
     "model_type": ("a mapping", "write its fields under it, indented"),
 }
+
+_ALIASES: Mapping[str, str] = {"gpu": "cuda"}
+"""Values that other tools have for ours, where another value of ours is spelt more like them."""
+
+_FORMATS: Mapping[str, tuple[str, str]] = {
+    MEMORY: ("is not an amount of memory", "write one such as 512Mi, 8Gi or 8G"),
+    QUANTITY: ("is not a quantity", "write one such as 2, 500m or 4Gi"),
+    IMAGE: ("is not the name of an image", "write one such as registry/team/name:tag"),
+    NAME: (
+        "is not a name",
+        "write small letters, digits and hyphens: a letter first and no hyphen at the end",
+    ),
+}
+"""Reason and fix of texts that do not match a pattern."""
 
 _ONLY = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
 
@@ -115,7 +132,10 @@ def _literal(given: Any, expected: str) -> tuple[str, str]:
     choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
     if given is False and "off" in choices:
         return "off is false in YAML", 'put it in quotes: "off"'
-    near = closest(given, choices) if isinstance(given, str) else None
+    near = None
+    if isinstance(given, str):
+        alias = _ALIASES.get(given)
+        near = alias if alias in choices else closest(given, choices)
     rest = f"use {choices[0]}" if len(choices) == 1 else f"use one of {', '.join(choices)}"
     fix = f"did you mean {near}? {rest[:1].upper()}{rest[1:]}" if near and rest else rest
     return f"{_shown(given)} is not a valid value", fix
@@ -156,6 +176,9 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
         case "string_pattern_mismatch" if bounds["pattern"] == MODEL_NAME:
             fix = "use one such as team-agent, without /, :, %, backslashes and quotes"
             return f"{_shown(given)} is not a name of a model in MLflow", fix
+        case "string_pattern_mismatch" if bounds["pattern"] in _FORMATS:
+            reason, fix = _FORMATS[bounds["pattern"]]
+            return f"{_shown(given)} {reason}", fix
         case "string_pattern_mismatch":
             return f"{_shown(given)} has the wrong format", f"it must match {bounds['pattern']}"
         case "value_error":
@@ -166,10 +189,12 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
 def _source(given: Any) -> tuple[str, str]:
     """Reason and fix of an invalid `model.source`."""
     forms = "tiny, hf://org/name, s3://bucket/prefix, models:/name/version or file:///folder"
-    if isinstance(given, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", given):
+    if isinstance(given, str) and re.fullmatch(r"\w[\w.-]*/[\w.-]+", given):
         return f"{_shown(given)} has no scheme", f"did you mean hf://{given}? Use {forms}"
     if isinstance(given, str) and given.startswith("s3://"):
         return f"{_shown(given)} is not an address of objects", _OBJECTS
+    if isinstance(given, str) and given.startswith(("/", "./", "../", "~")):
+        return f"{_shown(given)} has no scheme", "write file:// and the absolute path of the folder"
     return f"{_shown(given)} is not a model source", f"use {forms}"
 
 

@@ -14,6 +14,7 @@ from agentrl_components.spec.addresses import (
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 
+_HOST_AND_PORT = "^[A-Za-z0-9.-]+:[0-9]+(/.*)?$"
 _CREDENTIALS = re.compile("[^/]*//[^/?#]*@")
 _S3 = (
     "((has(self.storage.url) && self.storage.url.startsWith('s3://'))"
@@ -169,11 +170,27 @@ def services_have_no_credentials(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "tracking.uri",
+    cel=f"!has(self.tracking.uri) || !self.tracking.uri.matches(r'{_HOST_AND_PORT}')",
+)
+def tracking_uri_has_a_scheme(spec: RunSpec) -> Iterator[Mistake]:
+    """tracking.uri needs a scheme before a host and a port."""
+    uri = spec.tracking.uri
+    if uri and re.search(_HOST_AND_PORT, uri):
+        yield Mistake(
+            field="spec.tracking.uri",
+            reason=f"{uri} has no scheme",
+            fix=f"did you mean http://{uri}?",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     s3_needs_endpoint_or_region,
     endpoint_needs_s3,
     buckets_are_valid,
     keys_have_no_relative_parts,
     tracking_uri_is_valid,
+    tracking_uri_has_a_scheme,
     services_have_no_credentials,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -135,6 +136,10 @@ def check_model_options(
     if url is not None and model_name is None:
         raise click.UsageError(
             "--model-name: required with --openai: the name of the model at the endpoint"
+        )
+    if url is not None and urlsplit(url).scheme not in ("http", "https"):
+        raise click.UsageError(
+            f"--openai: {url} is not an HTTP URL; write one, such as http://localhost:8000/v1"
         )
     for name, value in (("--model-name", model_name), ("--key-env", key_env)):
         if value is not None and url is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from pathlib import Path
 
@@ -47,8 +48,9 @@ def list_command(name: str | None) -> None:
             for each, extension in extensions.installed().items():
                 echo(f"{each:<12} {extension.summary}")
             return
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
         for field, line in registry.options(name).items():
-            echo(f"{field:<24} {line}")
+            echo(click.wrap_text(f"{field:<24} {line}", width, subsequent_indent=" " * 25))
         needs = registry.needs(name)
         echo(f"on Kubernetes: image {needs.image}, {needs.memory_mib}Mi of memory per server")
 

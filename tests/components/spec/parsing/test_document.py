@@ -118,6 +118,11 @@ def test_deep_nesting_is_rejected_whatever_the_recursion_limit(text, limit):
         sys.setrecursionlimit(before)
 
 
+@pytest.mark.parametrize("text", ["a: 1\n---\n", "---\n---\na: 1\n", "---\na: 1\n...\n---\n"])
+def test_documents_without_content_are_skipped(text):
+    assert document(text, "run.yaml") == {"a": 1}
+
+
 def test_64_levels_are_accepted_and_65_are_not():
     assert document("a: " + "[" * 63 + "1" + "]" * 63, "run.yaml")
     assert _mistakes("a: " + "[" * 64 + "1" + "]" * 64) == [

@@ -76,6 +76,43 @@ def test_all_mistakes_are_reported_at_once(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "mistake"),
+    [
+        (
+            "compute.device=gpu",
+            'compute.device: "gpu" is not a valid value; did you mean cuda? Use one of auto, cpu, '
+            "cuda",
+        ),
+        (
+            "model.source=./weights",
+            'model.source: "./weights" has no scheme; write file:// and the absolute path of the '
+            "folder",
+        ),
+        (
+            "model.source=Qwen/Qwen3-0.6B",
+            'model.source: "Qwen/Qwen3-0.6B" has no scheme; did you mean hf://Qwen/Qwen3-0.6B? Use '
+            "tiny, hf://org/name, s3://bucket/prefix, models:/name/version or file:///folder",
+        ),
+        (
+            "compute.memory=8GB",
+            'compute.memory: "8GB" is not an amount of memory; write one such as 512Mi, 8Gi or 8G',
+        ),
+        (
+            "environments[0].name=My Game",
+            'environments[0].name: "My Game" is not a name; write small letters, digits and '
+            "hyphens: a letter first and no hyphen at the end",
+        ),
+        (
+            "tracking.uri=localhost:5000",
+            "tracking.uri: localhost:5000 has no scheme; did you mean http://localhost:5000?",
+        ),
+    ],
+)
+def test_values_that_other_tools_take_are_refused_with_ours(tmp_path, given, mistake):
+    assert _mistakes(tmp_path, MANIFEST, given) == [f"spec.{mistake}"]
+
+
 def test_rules_are_checked_although_another_field_is_invalid(tmp_path):
     assert _mistakes(tmp_path, MANIFEST, "seed=-1", "rollout.groupSize=1") == [
         "spec.seed: -1 is too small; set it to 0 or more",

@@ -25,7 +25,7 @@ def test_a_plain_name_that_is_not_built_in_needs_an_image(tmp_path):
     ]
     assert mistakes(tmp_path, ("environments[0].builtin=babiai",)) == [
         "spec.environments[0].builtin: there is no built-in environment babiai; did you mean "
-        "babyai?"
+        "babyai? Else use module:Class, or give the image that has it"
     ]
 
 

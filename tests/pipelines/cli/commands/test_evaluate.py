@@ -352,9 +352,23 @@ def test_an_unset_key_variable_is_named(tmp_path, monkeypatch):
     assert (result.exit_code, "--key-env: WALK_KEY is not set" in result.stderr) == (2, True)
 
 
+def test_an_endpoint_that_does_not_answer_is_an_error_before_anything_is_played(tmp_path):
+    result = run_eval(tmp_path, "--openai", "http://127.0.0.1:9/v1", "--model-name", "walker")
+    assert result.exit_code == 1
+    assert (
+        "--openai: http://127.0.0.1:9/v1 does not answer: Connection error.; check the address"
+        in result.stderr
+    )
+    assert "episodes were lost" not in result.output
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
+        (
+            ["--openai", "localhost:8000", "--model-name", "w"],
+            "--openai: localhost:8000 is not an HTTP URL; write one, such as http://localhost:8000",
+        ),
         (["--model", "tiny", "--root", "r"], "--root: cannot be combined with --model"),
         (["--checkpoint", "3"], "--checkpoint: requires --root"),
         (["--openai", "http://x/v1"], "--model-name: required with --openai"),

@@ -69,9 +69,8 @@ def builtins_exist(environment: Environment, where: str) -> Iterator[Mistake]:
     yield Mistake(
         field=f"{where}.builtin",
         reason=f"there is no built-in environment {name}",
-        fix=f"did you mean {near[0]}?"
-        if near
-        else f"use one of {', '.join(known)}, module:Class, or give the image that has it",
+        fix=(f"did you mean {near[0]}? Else use" if near else f"use one of {', '.join(known)},")
+        + " module:Class, or give the image that has it",
     )
 
 

@@ -28,6 +28,7 @@ VIOLATIONS: list[Violation] = [
         ["spec.storage.url", "spec.model.source", "spec.warmStart.trajectories"],
     ),
     ("tracking_uri_is_valid", ("tracking.uri='http://mlflow:90000'",), ["spec.tracking.uri"]),
+    ("tracking_uri_has_a_scheme", ("tracking.uri='localhost:5000'",), ["spec.tracking.uri"]),
     (
         "services_have_no_credentials",
         (

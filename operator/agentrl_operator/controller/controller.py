@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentrl_operator.api import status as statuses
-from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.error_conditions import with_dependency_error, with_internal_error
 from agentrl_operator.api.events import transitions
 from agentrl_operator.api.resource import Resource
@@ -38,8 +37,10 @@ from agentrl_pipelines.platform.config import Platform
 logger = logging.getLogger(__name__)
 
 MAX_POLLS_PER_SECOND = 20.0
-"""Limit on the reconciliations of runs that are working: the more runs, the longer the interval."""
+"""Limit on the reconciliations of runs that poll or are retried: the more there are, the longer
+their intervals."""
 MAX_RETRY_DELAY_S = 60.0
+"""The longest interval of retries, unless so many runs are retried that the limit asks for more."""
 RETRIES_BEFORE_STATUS = 3
 """Retries of a failed observation, after which the status says what fails."""
 
@@ -56,6 +57,7 @@ class Controller:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         workers: int = 16,
+        max_polls_per_second: float = MAX_POLLS_PER_SECOND,
     ) -> None:
         self.metrics = metrics or Metrics()
         self.last_event = clock()
@@ -64,20 +66,26 @@ class Controller:
         self._now = now
         self._clock = clock
         self._workers = workers
+        self._max_polls_per_second = max_polls_per_second
         self._runs = RunCache()
         self._parser = ResourceParser(platform)
         self._servers: dict[str, dict[str, Servers]] = {}
         self._queue: WorkQueue[Key] = WorkQueue()
         self._retries: dict[Key, int] = {}
+        self._polls: dict[Key, float] = {}
+        """The runs that poll, and the intervals in seconds that their plans want."""
         self._observer = Observer(clients, platform, self._servers_of, clock)
         self._executor = Executor(clients=clients, platform=platform)
         self.metrics.runs_by_state(self._runs.states)
         self.metrics.workqueue_depth.set_function(lambda: len(self._queue))
         self.metrics.last_event_age.set_function(lambda: clock() - self.last_event)
 
+    def record_event(self) -> None:
+        """A watch has just shown something."""
+        self.last_event = self._clock()
+
     def run_changed(self, body: Mapping[str, Any]) -> None:
         """Take in an AgentRLRun that was created or changed."""
-        self.last_event = self._clock()
         key = key_of(body)
         before = self._runs.get(key)
         after = self._store(body)
@@ -89,12 +97,12 @@ class Controller:
 
     def run_deleted(self, uid: str) -> None:
         """Drop the AgentRLRun with this uid, which no longer exists."""
-        self.last_event = self._clock()
         key = self._runs.delete(uid)
         self._forget(uid)
         if key is not None:
             self._queue.cancel(key)
             self._retries.pop(key, None)
+            self._polls.pop(key, None)
 
     def _forget(self, uid: str) -> None:
         """Drop what is kept of a run beside its manifest and status."""
@@ -103,7 +111,6 @@ class Controller:
 
     def servers_changed(self, uid: str, name: str, servers: Servers | None) -> None:
         """Take in a Deployment of the run with this uid. None: it no longer exists."""
-        self.last_event = self._clock()
         before = self._servers.get(uid, {}).get(name)
         if before == servers:
             return
@@ -118,7 +125,6 @@ class Controller:
 
     def workload_changed(self, uid: str) -> None:
         """Reconcile the run with this uid: its Kueue Workload changed."""
-        self.last_event = self._clock()
         self._add_to_queue(uid)
 
     def _add_to_queue(self, uid: str) -> None:
@@ -198,7 +204,7 @@ class Controller:
             self._retry(key)
             return "dependency_error"
         self._retries.pop(key, None)
-        self._schedule(key, plan, after)
+        self._schedule(key, plan)
         return "success"
 
     async def _execute(
@@ -276,20 +282,26 @@ class Controller:
             self._forget(before.uid)
         return after
 
-    def _schedule(self, key: Key, plan: Plan, status: Status) -> None:
-        if plan.requeue_s is None or key not in self._runs:
+    def _schedule(self, key: Key, plan: Plan) -> None:
+        delay_s = plan.requeue_s
+        self._polls.pop(key, None)
+        if delay_s is None or key not in self._runs:
             self._queue.cancel(key)
             return
-        delay_s = plan.requeue_s
-        working = status.has_condition(Kind.PROGRESSING, "True", Reason.RUNNING, Reason.SUBMITTING)
-        if working and delay_s:
-            delay_s = max(delay_s, len(self._runs) / MAX_POLLS_PER_SECOND)
+        if delay_s and not plan.is_due:
+            self._polls[key] = delay_s
+            polls_per_second = sum(1 / interval_s for interval_s in self._polls.values())
+            # All intervals are stretched by the same factor: a run that stops is still looked at
+            # more often than one that works.
+            delay_s *= max(1.0, polls_per_second / self._max_polls_per_second)
         self._queue.add_after(key, delay_s)
 
     def _retry(self, key: Key) -> None:
         tries = self._retries.get(key, 0)
         self._retries[key] = tries + 1
-        self._queue.add_after(key, min(0.5 * 2.0 ** min(tries, 10), MAX_RETRY_DELAY_S))
+        self._polls.pop(key, None)
+        longest_s = max(MAX_RETRY_DELAY_S, len(self._retries) / self._max_polls_per_second)
+        self._queue.add_after(key, min(0.5 * 2.0 ** min(tries, 10), longest_s))
 
     def _report(self, key: Key, error: DependencyError) -> None:
         self.metrics.dependency_errors.labels(error.dependency).inc()

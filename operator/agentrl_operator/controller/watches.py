@@ -56,10 +56,12 @@ def handlers(
     # reconciled.
     @kopf.on.event(*DEPLOYMENTS, labels={MANAGED_BY: MANAGER}, registry=registry)
     async def deployment_event(event: kopf.RawEvent, **_: Any) -> None:
+        controller.record_event()
         pass_deployment(controller, event["object"], deleted=event["type"] == "DELETED")
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def run_event(event: kopf.RawEvent, **_: Any) -> None:
+        controller.record_event()
         body = event["object"]
         if event["type"] == "DELETED":
             controller.run_deleted(body["metadata"]["uid"])
@@ -74,6 +76,7 @@ def handlers(
 
         @kopf.on.event(*WORKLOADS, labels={MANAGED_BY: MANAGER}, registry=registry)
         async def workload_event(body: kopf.Body, **_: Any) -> None:
+            controller.record_event()
             controller.workload_changed(body.metadata.labels.get(RUN_UID, ""))
 
     return registry

@@ -59,6 +59,9 @@ class Plan:
     here: otherwise the failed action would never be repeated."""
     requeue_s: float | None
     """Seconds until the run is reconciled again. None: at the next event."""
+    is_due: bool = False
+    """Whether something is due after `requeue_s`. Otherwise it is the interval of a poll, which is
+    longer if many runs poll."""
 
 
 def waiting_plan(
@@ -69,6 +72,7 @@ def waiting_plan(
     now: datetime,
     *,
     requeue_s: float | None,
+    is_due: bool = False,
     actions: Iterable[Action] = (),
     status_on_failure: Status | None = None,
 ) -> Plan:
@@ -79,6 +83,7 @@ def waiting_plan(
         status=status,
         status_on_failure=status_on_failure,
         requeue_s=requeue_s,
+        is_due=is_due,
     )
 
 

@@ -253,5 +253,10 @@ def _finished_plan(situation: Situation, status: Status) -> Plan:
     left_s = ttl_s - ended_s
     if left_s <= 0:
         return Plan(actions=(*actions, DeleteResource()), status=status, requeue_s=None)
-    requeue_s = left_s if requeue_s is None else min(left_s, requeue_s)
-    return Plan(actions=tuple(actions), status=status, requeue_s=requeue_s)
+    is_due = requeue_s is None or left_s < requeue_s
+    return Plan(
+        actions=tuple(actions),
+        status=status,
+        requeue_s=left_s if requeue_s is None else min(left_s, requeue_s),
+        is_due=is_due,
+    )

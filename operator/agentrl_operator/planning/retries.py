@@ -37,7 +37,9 @@ def backoff_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
         return Plan(status=status, requeue_s=0.0)
     begin = rfc3339(now + timedelta(seconds=left_s))
     message = f"{progress.phase_text(run, status)} begins at {begin}"
-    return waiting_plan(status, "True", Reason.BACKING_OFF, message, now, requeue_s=left_s)
+    return waiting_plan(
+        status, "True", Reason.BACKING_OFF, message, now, requeue_s=left_s, is_due=True
+    )
 
 
 def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: KfpRun) -> Plan:
@@ -102,6 +104,7 @@ def _next_try_plan(
         actions=actions,
         status_on_failure=before,
         requeue_s=delay_s,
+        is_due=True,
     )
 
 

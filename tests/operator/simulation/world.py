@@ -31,6 +31,8 @@ STORE = "s3://mlpipeline/agentrl/kubeflow/demo-6a1b2c3d"
 class World:
     """A run, its dependencies, and an operator that can be restarted."""
 
+    max_polls_per_second = 20.0
+
     def __init__(self, platform=PLATFORM, **spec):
         self.platform = platform
         self.kfp = MemoryKfp()
@@ -56,6 +58,7 @@ class World:
             self.platform,
             now=lambda: self.time,
             clock=lambda: self.time.timestamp(),
+            max_polls_per_second=self.max_polls_per_second,
         )
 
     async def reconcile(self, times=1):

@@ -1,8 +1,10 @@
 """Relists find what no watch showed."""
 
+import kopf
 import pytest
 from world import UID, World
 
+from agentrl_operator.controller import watches
 from agentrl_operator.controller.watches import Relist, pass_deployment
 from agentrl_operator.errors import KubernetesError
 
@@ -77,3 +79,30 @@ async def test_why_a_deployment_cannot_create_its_pods_is_shown():
         "babyai: 0 of 1 servers are ready; FailedCreate: "
         f'pods "{SERVERS}-5d4-" is forbidden: exceeded quota: compute'
     )
+
+
+async def test_only_watches_count_as_events_and_not_what_a_relist_finds():
+    world = World()
+
+    def event_age():
+        registry = world.controller.metrics.registry
+        return registry.get_sample_value("agentrl_operator_last_event_age_seconds")
+
+    world.pass_time(100)
+    await relist(world).runs()
+    await relist(world).deployments()
+    del world.cluster.resources[world.key]
+    await relist(world).runs()
+    assert event_age() == 100
+
+    async def stop():
+        pass
+
+    handlers = watches.handlers(world.controller, workloads=True, stop=stop)
+    shown = kopf.Body({"metadata": {"uid": UID, "name": "a", "labels": {}}, "spec": {}})
+    ages = []
+    for handler in handlers._watching.get_all_handlers():
+        world.pass_time(100)
+        await handler.fn(event={"type": "DELETED", "object": shown}, body=shown)
+        ages.append(event_age())
+    assert ages == [0, 0, 0]

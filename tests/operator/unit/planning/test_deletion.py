@@ -17,7 +17,7 @@ def test_a_finished_run_is_deleted_after_its_time_to_live():
     )
 
     early = plan(spec, done, now=NOW + timedelta(seconds=20))
-    assert (early.actions, early.requeue_s) == ((), 40)
+    assert (early.actions, early.requeue_s, early.is_due) == ((), 40, True)
     due = plan(spec, done, now=NOW + timedelta(seconds=60))
     assert due.actions == (actions.DeleteResource(),)
     assert plan(SPEC, done, now=NOW + timedelta(days=9)).actions == ()

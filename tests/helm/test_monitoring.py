@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 def exported() -> set[str]:
     """Names of the metrics that the operator and the environment servers export."""
     operator = Operator()
-    operator.runs_by_state(lambda: ["Running"])
+    operator.observe_runs(lambda: ["Running"], lambda: ["KfpRefused"])
     operator.reconciles.labels("success").inc()
     operator.actions.labels("start_kfp_run").inc()
     operator.dependency_errors.labels("kfp").inc()
@@ -88,6 +88,42 @@ def test_every_alert_has_annotations_and_a_row_in_the_docs(
         assert rule["annotations"]["summary"]
         assert rule["annotations"]["description"]
         assert f"`{rule['alert']}`" in docs
+
+
+def test_the_alerts_of_a_release_are_about_its_own_operator_and_runs(
+    render: Callable[..., list[Manifest]], everything: Manifest
+) -> None:
+    values = {
+        **everything,
+        "fullnameOverride": "second",
+        "watchNamespaces": ["team-a", "team-b"],
+    }
+    (rules,) = (one for one in render(values) if one["kind"] == "PrometheusRule")
+    told = [rule["expr"] for group in rules["spec"]["groups"] for rule in group["rules"]]
+    own = r'\{namespace="kubeflow",service="second-metrics"[,}]'
+    watched = r'\{namespace=~"team-a\|team-b"\}'
+    for expression in told:
+        names = re.findall(r"\bagentrl_\w+", expression)
+        found = re.findall(rf"\bagentrl_(?:env_\w+{watched}|(?!env_)\w+{own})", expression)
+        assert len(found) == len(names), expression
+    assert 'absent(agentrl_operator_last_response_age_seconds{namespace="kubeflow",' in told[0]
+
+
+def test_alerts_on_environments_are_about_all_namespaces_if_the_operator_watches_all(
+    render: Callable[..., list[Manifest]], everything: Manifest
+) -> None:
+    (rules,) = (
+        one
+        for one in render({**everything, "watchNamespaces": []})
+        if one["kind"] == "PrometheusRule"
+    )
+    (full,) = (
+        rule["expr"]
+        for group in rules["spec"]["groups"]
+        for rule in group["rules"]
+        if rule["alert"] == "AgentRLEnvironmentsFull"
+    )
+    assert 'agentrl_env_sessions_refused_total{namespace=~".+"}[10m]' in full
 
 
 def test_helm_test_checks_the_readiness_of_the_operator(

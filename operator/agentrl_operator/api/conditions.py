@@ -87,6 +87,22 @@ class Reason(StrEnum):
     STORE_UNAVAILABLE = "StoreUnavailable"
 
 
+BLOCKING = (
+    Reason.INVALID_SPEC,
+    Reason.NO_PRIORITY_CLASS,
+    Reason.UNSCHEDULABLE,
+    Reason.POD_CANNOT_START,
+    Reason.KUBERAY_UNAVAILABLE,
+    Reason.AGENT_SANDBOX_UNAVAILABLE,
+    Reason.KFP_UNAVAILABLE,
+    Reason.KFP_REFUSED,
+    Reason.KUBERNETES_REFUSED,
+    Reason.INTERNAL_ERROR,
+    Reason.STORE_UNAVAILABLE,
+)
+"""Reasons of Progressing by which a run waits for something that should not last."""
+
+
 def stage_reason(name: str) -> Reason:
     """The reason for an error class of a stage; StageFailed for a class without one."""
     return next((reason for reason in Reason if reason.value == name), Reason.STAGE_FAILED)

@@ -6,23 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agentrl_operator.api.conditions import Kind, Reason
+from agentrl_operator.api.conditions import BLOCKING, Kind, Reason
 from agentrl_operator.api.status import Status
 
-_WARNINGS = (
-    Reason.INVALID_SPEC,
-    Reason.NO_PRIORITY_CLASS,
-    Reason.UNSCHEDULABLE,
-    Reason.POD_CANNOT_START,
-    Reason.BACKING_OFF,
-    Reason.KUBERAY_UNAVAILABLE,
-    Reason.AGENT_SANDBOX_UNAVAILABLE,
-    Reason.KFP_UNAVAILABLE,
-    Reason.KFP_REFUSED,
-    Reason.KUBERNETES_REFUSED,
-    Reason.INTERNAL_ERROR,
-    Reason.STORE_UNAVAILABLE,
-)
+_WARNINGS = (*BLOCKING, Reason.BACKING_OFF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

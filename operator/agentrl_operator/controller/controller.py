@@ -76,7 +76,7 @@ class Controller:
         """The runs that poll, and the intervals in seconds that their plans want."""
         self._observer = Observer(clients, platform, self._servers_of, clock)
         self._executor = Executor(clients=clients, platform=platform)
-        self.metrics.runs_by_state(self._runs.states)
+        self.metrics.observe_runs(self._runs.states, self._runs.reasons)
         self.metrics.workqueue_depth.set_function(lambda: len(self._queue))
         self.metrics.last_event_age.set_function(lambda: clock() - self.last_event)
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from agentrl_operator.api import resource
+from agentrl_operator.api.conditions import Kind
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.controller.error_guard import RunGuard, contained
 from agentrl_pipelines.platform.config import Platform
@@ -49,6 +50,8 @@ class CachedRun:
     """Its resourceVersion."""
     state: str
     """`status.state`."""
+    reason: str
+    """The reason of its condition Progressing; empty if it has none."""
     metadata: Mapping[str, Any]
     manifest: str
     """apiVersion, kind and spec as JSON."""
@@ -63,6 +66,14 @@ class CachedRun:
             uid=metadata["uid"],
             version=int(metadata["resourceVersion"]),
             state=status.get("state", "Pending"),
+            reason=next(
+                (
+                    one.get("reason", "")
+                    for one in status.get("conditions") or ()
+                    if one.get("type") == Kind.PROGRESSING
+                ),
+                "",
+            ),
             metadata={name: metadata[name] for name in _METADATA if name in metadata},
             manifest=json.dumps(manifest, ensure_ascii=False),
             status_json=json.dumps(status, ensure_ascii=False),
@@ -125,6 +136,10 @@ class RunCache:
     def states(self) -> list[str]:
         """`status.state` of every run."""
         return [run.state for run in list(self._runs.values())]
+
+    def reasons(self) -> list[str]:
+        """The reason of the condition Progressing of every run that has one."""
+        return [run.reason for run in list(self._runs.values()) if run.reason]
 
     def store(self, body: Mapping[str, Any]) -> CachedRun | None:
         """Cache an object of the Kubernetes API, in place of an earlier run of the same name.

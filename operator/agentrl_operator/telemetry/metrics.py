@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from agentrl_components.spec.crd.status import STATES
+from agentrl_operator.api.conditions import BLOCKING
 from agentrl_operator.errors import (
     KfpError,
     KubernetesError,
@@ -87,18 +88,41 @@ class Metrics:
             registry=self.registry,
         )
 
-    def runs_by_state(self, states: Callable[[], Iterable[str]]) -> None:
-        """Export the number of runs in each state; `states` returns the state of every run."""
-        self.registry.register(_Runs(states))
+    def observe_runs(
+        self, states: Callable[[], Iterable[str]], reasons: Callable[[], Iterable[str]]
+    ) -> None:
+        """Export the number of runs in each state, and of those that are blocked, by reason.
+        `states` returns the state of every run, and `reasons` that of its condition Progressing."""
+        self.registry.register(_Count("agentrl_runs", "Runs, by state.", "state", STATES, states))
+        self.registry.register(
+            _Count(
+                "agentrl_runs_blocked",
+                "Runs that wait for something that should not last, by reason.",
+                "reason",
+                BLOCKING,
+                reasons,
+            )
+        )
 
 
-class _Runs(Collector):
-    def __init__(self, states: Callable[[], Iterable[str]]) -> None:
-        self._states = states
+class _Count(Collector):
+    """How often each of `values` occurs among those that `current` returns."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        label: str,
+        values: Iterable[str],
+        current: Callable[[], Iterable[str]],
+    ) -> None:
+        self._name, self._text, self._label = name, text, label
+        self._values = tuple(values)
+        self._current = current
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily("agentrl_runs", "Runs, by state.", labels=["state"])
-        counts = Counts(self._states())
-        for state in STATES:
-            family.add_metric([state], counts[state])
+        family = GaugeMetricFamily(self._name, self._text, labels=[self._label])
+        counts = Counts(self._current())
+        for value in self._values:
+            family.add_metric([str(value)], counts[value])
         yield family

@@ -6,6 +6,7 @@ from world import PLATFORM, SPEC, STORE, World
 
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
+from agentrl_operator.errors import KfpError
 
 
 async def test_a_kfp_run_whose_start_was_not_answered_is_adopted():
@@ -44,6 +45,23 @@ async def test_errors_of_dependencies_are_counted_in_the_metrics():
     for dependency in ("kfp", "run_store"):
         counted = {"dependency": dependency}
         assert registry.get_sample_value("agentrl_operator_dependency_errors_total", counted) == 1
+
+
+async def test_a_run_whose_request_is_refused_is_counted_as_blocked_until_it_goes_on():
+    world = World()
+    refused = KfpError("KFP: POST runs: 400: invalid", status=400, retryable=False)
+    world.broken["pipelines", "start_run"] = refused
+    await world.reconcile(2)
+
+    def blocked(reason):
+        registry = world.controller.metrics.registry
+        return registry.get_sample_value("agentrl_runs_blocked", {"reason": reason})
+
+    assert (blocked("KfpRefused"), blocked("KfpUnavailable")) == (1, 0)
+    world.broken.clear()
+    await world.reconcile(2)
+    assert world.conditions()["Progressing"] == ("True", "Running")
+    assert blocked("KfpRefused") == 0
 
 
 async def test_each_run_that_ends_is_counted_once_and_not_again_after_a_restart():

@@ -50,13 +50,16 @@ async def test_an_operator_on_standby_is_ready_and_names_the_leader():
 
 async def test_metrics_count_runs_by_state():
     metrics = Metrics()
-    metrics.runs_by_state(lambda: ["Running", "Running", "Failed"])
+    metrics.observe_runs(
+        lambda: ["Running", "Running", "Failed"], lambda: ["Running", "KfpRefused"]
+    )
     metrics.reconciles.labels("success").inc()
     async with probe_server(Health(time.monotonic, metrics), "127.0.0.1", 0) as port:
         _, page = await get(port, "/metrics")
 
     assert 'agentrl_runs{state="Running"} 2.0' in page
     assert 'agentrl_runs{state="Succeeded"} 0.0' in page
+    assert 'agentrl_runs_blocked{reason="KfpRefused"} 1.0' in page
     assert 'agentrl_operator_reconcile_total{result="success"} 1.0' in page
     assert "agentrl_operator_last_response_age_seconds +Inf" in page
 

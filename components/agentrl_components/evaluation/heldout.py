@@ -71,9 +71,7 @@ class HeldoutEvaluation:
     def _within(self, episodes: Sequence[Trajectory], turns: int) -> SuccessRate:
         """The success rate with `turns` turns. An agent is not told its limit and its seeds do not
         depend on it, so the episodes are the beginnings of those with a larger limit."""
-        return success_rate(
-            [replace(e, success=e.success and len(e.turns) <= turns) for e in completed(episodes)]
-        )
+        return success_rate([replace(e, success=_solved(e, turns)) for e in completed(episodes)])
 
     def _episodes(
         self,
@@ -95,6 +93,14 @@ class HeldoutEvaluation:
         )
         check_lost(episodes, self.max_lost_share, prefix=f"evaluation {name}: ", require_some=True)
         return episodes
+
+
+def _solved(episode: Trajectory, turns: int) -> bool:
+    """Whether the task was solved with at most `turns` turns. Environments that go on after a
+    success say after each action whether the task is solved."""
+    if len(episode.turns) <= turns:
+        return episode.success
+    return episode.turns[turns - 1].success
 
 
 def heldout_evaluation(spec: RunSpec, tasks: Sequence[DrawnTask]) -> HeldoutEvaluation:

@@ -167,6 +167,7 @@ def _turn(
         started_s=times[0],
         duration_s=times[1] - times[0],
         versions=reply.versions or (),
+        success=step.success,
     )
 
 

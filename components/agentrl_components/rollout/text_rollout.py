@@ -174,6 +174,7 @@ async def play_text(
             version=NO_VERSION,
             started_s=started_s,
             duration_s=state.seconds() - started_s,
+            success=step.success,
         )
         if state.add(turn, step):
             break

@@ -56,6 +56,9 @@ class Turn:
     known, as in records of earlier versions."""
     versions: tuple[int, ...] = ()
     """Policy version that sampled each token of the reply. Empty: `version`, for all of them."""
+    success: bool = False
+    """Whether the task was solved after this action, as the environment defines it; an environment
+    may go on after that. False in records of earlier versions."""
 
 
 CONTEXT_FULL = "the episode filled the context"

@@ -89,6 +89,7 @@ async def test_a_solved_task_terminates_with_its_score():
     assert (one.score, one.success, len(one.turns)) == (1.0, True, len(words))
     assert [turn.action for turn in one.turns] == words
     assert [turn.reward for turn in one.turns] == [0.0] * (len(words) - 1) + [1.0]
+    assert [turn.success for turn in one.turns] == [False] * (len(words) - 1) + [True]
     assert engine.released == [engine.requests[0].session]
 
 

@@ -56,7 +56,7 @@ def test_the_versions_of_the_tokens_of_a_reply_come_back() -> None:
 
 
 def test_turns_of_earlier_versions_have_no_times() -> None:
-    later = ("started_s", "duration_s", "versions")
+    later = ("started_s", "duration_s", "versions", "success")
     earlier = [getattr(TURN, name) for name in codec.TURN if name not in later]
     content = encode([EPISODE])
     size = int.from_bytes(content[:8], "little")

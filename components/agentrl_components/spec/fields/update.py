@@ -19,7 +19,8 @@ class Update(SpecModel):
     final_share: float = Field(default=0.1, ge=0, le=1)
     """For linear and cosine: learning rate of the last iteration, as a share of `learningRate`."""
     warmup_iterations: int = Field(default=0, ge=0, le=100000)
-    """Iterations over which the learning rate rises linearly from 0."""
+    """Iterations over which the learning rate rises linearly from 0, counted from the start of the
+    run: with those of `critic.warmupIterations`, in which the policy takes no step."""
     weight_decay: float = Field(default=0.0, ge=0, le=1)
     """AdamW weight decay."""
     beta2: float = Field(default=0.99, gt=0, lt=1)

@@ -15,6 +15,7 @@ def manifest_warnings(spec: RunSpec) -> Iterator[Mistake]:
     yield from _turns_beyond_context(spec)
     yield from _evaluated_without_checkpoint(spec)
     yield from _alarms_longer_than_phases(spec)
+    yield from _warmup_of_the_critic_alone(spec)
     if spec.model.source.startswith(LOADED):
         yield from default_terse_texts(spec)
 
@@ -93,3 +94,17 @@ def _alarms_longer_than_phases(spec: RunSpec) -> Iterator[Mistake]:
                     f"longest one has {longest}, so it never becomes active",
                     fix=f"set the window of the alarm to {max(1, longest // windows)} or less",
                 )
+
+
+def _warmup_of_the_critic_alone(spec: RunSpec) -> Iterator[Mistake]:
+    """A learning rate that has risen before the policy takes its first step. Both warm-ups count
+    from the start of the run, so that runs that have begun go on with the rates they began with."""
+    alone, rising = spec.algorithm.critic.warmup_iterations, spec.update.warmup_iterations
+    if spec.algorithm.traits.needs_critic and 0 < rising <= alone:
+        yield Mistake(
+            field="spec.update.warmupIterations",
+            reason=f"is {rising}, and only the critic is trained in the first {alone} iterations, "
+            "algorithm.critic.warmupIterations: the policy takes its first step with the full "
+            "learning rate",
+            fix=f"raise it above {alone}, by the iterations in which the policy's rate shall rise",
+        )

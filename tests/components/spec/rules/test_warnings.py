@@ -146,3 +146,26 @@ def test_an_alarm_whose_windows_fit_into_a_phase_is_not_warned_of():
 
 def test_a_phase_that_an_alarm_may_hold_is_long_enough():
     assert alarm((15, 15, 15), action="hold", turnsPinned=0.9) == []
+
+
+def warmups(critic, rising, name="ppo"):
+    """The warnings about warm-ups of the critic alone and of the learning rate, in iterations."""
+    algorithm = {"name": name} | ({"critic": {"warmupIterations": critic}} if critic else {})
+    return warnings(
+        algorithm=algorithm,
+        update={"warmupIterations": rising},
+        horizon={"phases": [{"maxTurns": 3, "iterations": 30}]},
+    )
+
+
+def test_a_learning_rate_that_has_risen_before_the_policys_first_step_is_warned_of():
+    assert warmups(10, 10) == [
+        "spec.update.warmupIterations: is 10, and only the critic is trained in the first 10 "
+        "iterations, algorithm.critic.warmupIterations: the policy takes its first step with the "
+        "full learning rate; raise it above 10, by the iterations in which the policy's rate shall "
+        "rise"
+    ]
+    assert len(warmups(10, 5)) == 1
+    # Its first step, in iteration 11, has 11/12 of the rate.
+    assert warmups(10, 12) == []
+    assert warmups(10, 0) == warmups(0, 5) == warmups(0, 5, "grpo") == []

@@ -1,4 +1,4 @@
-"""Lock on the folder of a local run: only one process may run in it at a time."""
+"""Lock on the folders of a local run: only one process may run in them at a time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from typing import IO
 from agentrl_components.errors import RunError
 
 LOCK_FILE = ".lock"
-"""The lock file in the run's folder. It holds the process id, the host and the start time of the
-process that has the lock."""
+"""The lock file in each of them, which is no key of a store. It holds the process id, the host and
+the start time of the process that has the lock."""
 _HELD = (errno.EACCES, errno.EAGAIN)
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks, on which the run goes on without one."""
 
 
 @contextmanager
-def lock_root(root: Path) -> Iterator[None]:
-    """Hold the lock of the run's folder `root`.
+def lock_root(root: Path, instead: str = "give another --root") -> Iterator[None]:
+    """Hold the lock of the folder `root`: that of the run, or that of its store. `instead` is what
+    a second run may do in place of waiting, for the message.
 
     A POSIX record lock: the kernel releases it when this process ends, however it ends, and forked
     workers do not inherit it.
@@ -33,7 +34,7 @@ def lock_root(root: Path) -> Iterator[None]:
         RunError: another process holds the lock; the message names it.
     """
     path = root / LOCK_FILE
-    file = _locked_file(path)
+    file = _locked_file(path, instead)
     try:
         file.truncate(0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -59,7 +60,7 @@ def holder_was_killed(root: Path) -> bool:
     return f" on {socket.gethostname()}, started " in holder
 
 
-def _locked_file(path: Path) -> IO[str]:
+def _locked_file(path: Path, instead: str) -> IO[str]:
     """The lock file, opened and locked."""
     while True:
         file = path.open("a+", encoding="utf-8")
@@ -74,7 +75,7 @@ def _locked_file(path: Path) -> IO[str]:
                 file.seek(0)
                 holder = file.read().strip() or "another process"
             raise RunError(
-                f"{path.parent}: in use by {holder}; wait for it, stop it, or give another --root"
+                f"{path.parent}: in use by {holder}; wait for it, stop it, or {instead}"
             ) from None
         try:
             # The previous holder may have deleted the file between our open and our lock.

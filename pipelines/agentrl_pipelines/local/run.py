@@ -39,6 +39,7 @@ from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore, open_store
+from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_envs.errors import WorldError
 from agentrl_pipelines.local.root_lock import lock_root
@@ -58,7 +59,7 @@ def run_local(
     Raises:
         Stopped: SIGINT, SIGTERM or the deadline. The same call resumes the run.
         CollapseError: an alarm stopped the run.
-        RunError: another process runs in the folder.
+        RunError: another process runs in the folder, or in that of the store.
         StoreError: the folder cannot be written to.
     """
     with ExitStack() as stack:
@@ -67,11 +68,19 @@ def run_local(
             with NamedTemporaryFile(dir=root, prefix="."):
                 pass  # the folder is writable
             stack.enter_context(lock_root(root))
-        return _run_locked(run, root, view, tracker)
+        store = open_store(run.spec.storage, root / "store")
+        if isinstance(store, DirectoryStore):
+            # A run in another folder may have the same store, by its `spec.storage.url`.
+            given = run.spec.storage.url is not None
+            instead = "set another spec.storage.url" if given else "give another --root"
+            with store_errors(store.folder):
+                stack.enter_context(lock_root(store.folder, instead))
+        return _run_locked(run, root, store, view, tracker)
 
 
-def _run_locked(run: AgentRLRun, root: Path, view: ProgressView, tracker: Tracker | None) -> Report:
-    store = open_store(run.spec.storage, root / "store")
+def _run_locked(
+    run: AgentRLRun, root: Path, store: Store, view: ProgressView, tracker: Tracker | None
+) -> Report:
     tracker = tracker or open_tracker(run, root, store)
     status = "FAILED"
     with handle_signals(run.spec.active_deadline_seconds, view) as should_stop:

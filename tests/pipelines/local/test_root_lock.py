@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from corridor_run import manifest
+from local_run import run_to_end
 
 from agentrl_components.errors import RunError
+from agentrl_components.run.journal import Journal
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import dump
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
@@ -26,6 +29,19 @@ with lock_root(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
+
+
+class LockView(SilentProgressView):
+    """Looks for the lock file of `folder` at the beginning of each stage."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.locked: dict[str, bool] = {}
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        super().stage(name, total)
+        self.locked[name] = (self.folder / LOCK_FILE).exists()
 
 
 @contextmanager
@@ -51,6 +67,36 @@ def test_a_second_run_in_the_same_folder_names_the_first_and_changes_nothing(tmp
     assert result.exit_code == 1
     assert f"error: {root}: in use by process {first.pid} on " in result.stderr
     assert "give another --root" in result.stderr
+
+
+@pytest.mark.parametrize("default", [False, True], ids=["its own URL", "the first run's folder"])
+def test_a_second_run_on_the_store_of_the_first_changes_nothing(tmp_path, default):
+    """From another folder, where the same command has another default of `--root`."""
+    kept = tmp_path / "first" / "store"
+    run = manifest(storage={"url": kept.as_uri()})
+    journal = Journal(DirectoryStore(kept))
+    journal.begin(run)
+    with holder(kept) as first:
+        before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+        root = tmp_path / ("first" if default else "second")
+        told = f"{kept}: in use by process {first.pid} .*{'--root' if default else 'storage.url'}$"
+        with pytest.raises(RunError, match=told):
+            run_to_end(manifest() if default else run, root)
+        assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
+
+
+def test_the_store_of_a_run_is_locked_while_it_runs_and_free_afterwards(tmp_path):
+    kept = tmp_path / "kept"
+    run = manifest(
+        storage={"url": kept.as_uri()},
+        warmStart=None,
+        horizon={"phases": [{"maxTurns": 2, "iterations": 1}]},
+    )
+    view = LockView(kept)
+    run_to_end(run, tmp_path / "first", view)
+    assert {"provision", "train", "evaluate: after"} <= set(view.locked)
+    assert all(view.locked.values())
+    assert LOCK_FILE not in {path.name for path in tmp_path.rglob("*")}
 
 
 def test_the_report_of_a_run_whose_process_was_killed_says_so(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from agentrl_components.spec import Model, Storage
 from agentrl_components.spec.addresses import file_path
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import open_store
+
+COMMIT = re.compile("[0-9a-f]{40}")
+"""A full commit of a repository of the hub."""
 
 
 def fetch_model(
@@ -58,6 +62,13 @@ def fetch_model(
     if scheme == "s3":
         return download_from_bucket(model, storage or Storage(), folder)
     return download_from_registry(model, folder)
+
+
+def commit_of(model: Model, folder: Path) -> str | None:
+    """The commit of an `hf://` source that `fetch_model` returned as `folder`. None: the source is
+    another one, or the folder is not in the layout of the hub's cache, `snapshots/<commit>`."""
+    in_cache = model.source.startswith("hf://") and folder.parent.name == "snapshots"
+    return folder.name if in_cache and COMMIT.fullmatch(folder.name) else None
 
 
 def make_tiny(model: Model, vocabulary: Sequence[str], seed: int, folder: Path) -> Path:
@@ -109,7 +120,8 @@ def download_from_hub(model: Model, name: str) -> Path:
         patterns = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
         return Path(snapshot_download(name, revision=model.revision, allow_patterns=patterns))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise ModelError(f"{model.source}: cannot be downloaded: {error}") from error
+        where = f" at {model.revision}" if model.revision is not None else ""
+        raise ModelError(f"{model.source}{where}: cannot be downloaded: {error}") from error
 
 
 def download_from_bucket(model: Model, storage: Storage, folder: Path) -> Path:

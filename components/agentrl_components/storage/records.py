@@ -84,6 +84,13 @@ class TrackerRecord(StoredModel):
     uri: str | None = None
 
 
+class ModelRecord(StoredModel):
+    """What the run's model is, `model.json`: its source may be a branch, which moves."""
+
+    commit: str = Field(pattern="^[0-9a-f]{40}$")
+    """Commit of the repository of the Hugging Face hub."""
+
+
 def read_state(store: Store) -> RunState:
     """The progress of the run in `store`. Raises `StoreError` if the record is damaged."""
     return find_state(store) or RunState()

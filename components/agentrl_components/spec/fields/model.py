@@ -59,7 +59,8 @@ class Model(SpecModel):
     `models:/name/version` (MLflow model registry). Folders have the layout of `save_pretrained` in
     transformers."""
     revision: str | None = Field(default=None, max_length=128)
-    """Commit, tag or branch of an `hf://` source. None: its default branch."""
+    """Commit, tag or branch of an `hf://` source. None: its default branch. A run keeps the commit
+    that it was at its first start."""
     tiny: Tiny = Tiny()
     """Architecture of a `tiny` model; ignored for other sources."""
     implementation: Implementation = "auto"

@@ -4,7 +4,7 @@ Depends on pydantic only. Fields of a record that are not declared here are igno
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +18,10 @@ Record = TypeVar("Record", bound=BaseModel)
 SMALL_RECORD = 1 << 20
 """Bytes that `state.json`, `tracker.json` and a decision have at most; they take a few thousand.
 The operator reads them for all runs, and whoever may write to a run's store may replace them."""
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+"""A number that the API server takes as int64."""
+Seconds = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 
 class StoredModel(BaseModel):
@@ -40,7 +44,8 @@ class HeldoutSummary(StoredModel):
 
 
 class RunState(StoredModel):
-    """Progress of the run, `state.json`."""
+    """Progress of the run, `state.json`. Numbers are bounded, since the operator puts them into the
+    status of the run."""
 
     status: str = "unknown"
     """running, stopped, failed or succeeded."""
@@ -53,21 +58,21 @@ class RunState(StoredModel):
     """Index of the phase whose stage failed. None: no stage of a cluster reported it."""
     failed_attempt: int | None = None
     """The attempt at that phase."""
-    phase: int = 0
+    phase: Count = 0
     """Index of the phase of the next iteration."""
-    max_turns: int = 0
+    max_turns: Count = 0
     """Turn limit of that phase."""
-    iteration: int = 0
+    iteration: Count = 0
     """Number of finished iterations."""
     heldout: HeldoutSummary | None = None
     """The latest evaluation of the policy."""
-    best: int | None = None
+    best: Count | None = None
     """Number of iterations before the best checkpoint."""
-    tokens: int = 0
+    tokens: Count = 0
     """Tokens sampled in training. Repeated iterations count each time."""
-    environment_seconds: float = 0.0
+    environment_seconds: Seconds = 0.0
     """Sum of the durations of all episodes."""
-    device_seconds: float = 0.0
+    device_seconds: Seconds = 0.0
     """Seconds of activity times the number of accelerators."""
     wall_seconds: dict[str, float] = {}
     """Seconds of activity by stage, over all starts of the run."""
@@ -80,7 +85,7 @@ class RunState(StoredModel):
 class TrackerRecord(StoredModel):
     """The MLflow run of the run, `tracker.json`."""
 
-    run_id: str | None = None
+    run_id: Annotated[str, Field(max_length=64)] | None = None
     uri: str | None = None
 
 

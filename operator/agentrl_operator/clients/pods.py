@@ -7,15 +7,17 @@ pod knows why.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from agentrl_operator.api.conditions import Reason
 from agentrl_operator.manifests.labels import ENVIRONMENT
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RAY_LABEL, STAGE_LABEL
+from agentrl_pipelines.stages.termination import LIMIT
 
 ENDED = ("Succeeded", "Failed")
 """Phases of a pod whose containers have all ended."""
@@ -46,10 +48,30 @@ UNSCHEDULABLE = "Unschedulable"
 """Reason of pods that fit on no node."""
 GATED = "SchedulingGated"
 """Reason of pods that nobody may schedule yet: Kueue has not admitted them."""
+NODE_LOST = "NodeLost"
+"""Our own reason for a pod that does not end."""
 OVERDUE_S = 60.0
 """A pod that is still there this long after its grace period is on a node that does not answer."""
 LONGEST_PROBLEM = 300
 """Maximum length of a problem that is shown, in characters."""
+
+
+class _TerminationMessage(BaseModel):
+    """What a stage or a server writes before it fails; see `agentrl_pipelines.stages.termination`.
+    Any process of the container may write it."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    reason: Annotated[str, StringConstraints(pattern="^[A-Za-z][A-Za-z0-9]*$", max_length=64)]
+    message: Annotated[str, StringConstraints(max_length=LIMIT)]
+
+
+class _Problem(NamedTuple):
+    """A problem of a pod."""
+
+    text: str
+    reason: str
+    """What Kubernetes says in one word; empty if only the container itself says something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +94,9 @@ class Pod:
     """Why it does not end although it is being deleted: `NodeLost: ...`."""
     problem: str = ""
     """What stops it from working or ending, or ended it: `OOMKilled`, `ImagePullBackOff: ...`."""
+    reason: str = ""
+    """What Kubernetes says about that in one word: `ImagePullBackOff`. Empty if there is no problem
+    or only the container itself names one, so that no image can feign a reason."""
 
 
 def read(body: Mapping[str, Any], now: datetime) -> Pod:
@@ -80,6 +105,7 @@ def read(body: Mapping[str, Any], now: datetime) -> Pod:
     labels = metadata.get("labels") or {}
     ended = status.get("phase") in ENDED
     stuck = "" if ended else _why_stuck(body, now)
+    problem = next(_problems(status), _Problem("", ""))
     return Pod(
         part=labels.get(STAGE_LABEL)
         or labels.get(ENVIRONMENT)
@@ -94,7 +120,8 @@ def read(body: Mapping[str, Any], now: datetime) -> Pod:
         ),
         terminating="deletionTimestamp" in metadata,
         stuck=stuck,
-        problem=stuck or next(_problems(status), "")[:LONGEST_PROBLEM],
+        problem=stuck or problem.text[:LONGEST_PROBLEM],
+        reason=NODE_LOST if stuck else problem.reason,
     )
 
 
@@ -105,7 +132,7 @@ def working(pods: Sequence[Pod]) -> int:
 
 def problem_reasons(pods: Sequence[Pod]) -> set[str]:
     """The reasons of the pods' problems, such as `ImagePullBackOff`."""
-    return {pod.problem.partition(":")[0] for pod in pods}
+    return {pod.reason for pod in pods if pod.reason}
 
 
 def cannot_start(pods: Sequence[Pod]) -> bool:
@@ -157,12 +184,12 @@ def _why_stuck(body: Mapping[str, Any], now: datetime) -> str:
     if overdue_s < OVERDUE_S:
         return ""
     return (
-        f"NodeLost: pod {metadata['name']} on node {node} does not end; if the node is down, "
+        f"{NODE_LOST}: pod {metadata['name']} on node {node} does not end; if the node is down, "
         "delete the Node or taint it with node.kubernetes.io/out-of-service"
     )
 
 
-def _problems(status: Mapping[str, Any]) -> Iterator[str]:
+def _problems(status: Mapping[str, Any]) -> Iterator[_Problem]:
     """The problems of a pod with this status, the most severe first."""
     containers = [
         container
@@ -174,28 +201,33 @@ def _problems(status: Mapping[str, Any]) -> Iterator[str]:
         if terminated.get("exitCode"):
             yield from _termination(terminated)
     if status.get("reason") in KILLED:
-        yield _sentence(status["reason"], status.get("message"))
+        yield _of_kubernetes(status["reason"], status.get("message"))
     for container in containers:
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") == CRASHED:
             yield from _termination((container.get("lastState") or {}).get("terminated") or {})
         if waiting.get("reason") and waiting["reason"] not in TRANSIENT:
-            yield _sentence(waiting["reason"], waiting.get("message"))
+            yield _of_kubernetes(waiting["reason"], waiting.get("message"))
     for condition in status.get("conditions") or ():
         if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
-            yield _sentence(condition.get("reason") or "Unschedulable", condition.get("message"))
+            reason = condition.get("reason") or "Unschedulable"
+            yield _of_kubernetes(reason, condition.get("message"))
 
 
-def _termination(terminated: Mapping[str, Any]) -> Iterator[str]:
+def _termination(terminated: Mapping[str, Any]) -> Iterator[_Problem]:
     """Why a container failed: what killed it, or the error that its stage wrote last."""
     if terminated.get("reason") in KILLED:
-        yield _sentence(terminated["reason"], terminated.get("message"))
+        yield _of_kubernetes(terminated["reason"], terminated.get("message"))
         return
     try:
-        error = json.loads(terminated.get("message") or "")
-        yield _sentence(error["reason"], error["message"])
-    except (ValueError, KeyError, TypeError):
+        error = _TerminationMessage.model_validate_json(terminated.get("message") or "")
+    except ValidationError:
         return  # the containers of KFP and Argo report their errors in the KFP run
+    yield _Problem(_sentence(error.reason, error.message), "")
+
+
+def _of_kubernetes(reason: str, message: str | None) -> _Problem:
+    return _Problem(_sentence(reason, message), reason)
 
 
 def _sentence(reason: str, message: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentrl_components.spec import AgentRLRun
-from agentrl_components.spec.crd.status import STATUS
+from agentrl_components.spec.crd.status import LONGEST_SUCCESS
 from agentrl_components.spec.turn_limits import all_turn_limits, range_of
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import HeldoutSummary, RunState
@@ -13,9 +13,6 @@ from agentrl_operator.planning.observation import RayCluster
 from agentrl_operator.planning.plan import Situation, with_clock_stopped
 from agentrl_pipelines.platform import resolve
 from agentrl_pipelines.platform.config import Platform
-
-LONGEST_SUCCESS: int = STATUS["properties"]["success"]["maxLength"]
-"""Characters that the field `success` may have."""
 
 
 def with_progress(situation: Situation, run: AgentRLRun, status: Status) -> Status:

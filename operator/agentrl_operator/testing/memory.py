@@ -185,9 +185,19 @@ class MemoryCluster:
         named = (one for one in self._kfp.submitted if one.name.partition(":")[0] in values)
         own = {one.run_id for one in named}
         serving = self.server_pods if label == RUN_LABEL else []
-        return serving + [
-            Pod(part="train", run_id=run_id, ended=False, problem=self.pod_problems.get(run_id, ""))
+        problems = {
+            run_id: self.pod_problems.get(run_id, "")
             for run_id in sorted(self._kfp.working & (own | set(values)))
+        }
+        return serving + [
+            Pod(
+                part="train",
+                run_id=run_id,
+                ended=False,
+                problem=problem,
+                reason=problem.partition(":")[0],
+            )
+            for run_id, problem in problems.items()
         ]
 
     async def list_runs(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:

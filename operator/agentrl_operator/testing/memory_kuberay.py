@@ -74,6 +74,7 @@ class MemoryKubeRay:
                     terminating=terminating,
                     stuck=stuck,
                     problem=stuck or problem,
+                    reason=(stuck or problem).partition(":")[0],
                 )
 
 

@@ -116,6 +116,7 @@ def server_pod(problem="", environment="babyai"):
         ended=False,
         ready=not problem,
         problem=problem,
+        reason=problem.partition(":")[0],
     )
 
 

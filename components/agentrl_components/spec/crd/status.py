@@ -6,6 +6,8 @@ from typing import Any
 
 STATES = ("Pending", "Running", "Suspended", "Succeeded", "Failed")
 """Values of `status.state`: a summary of the conditions in one word, for people."""
+LONGEST_SUCCESS = 64
+"""Maximum length of `status.success`; the API server refuses a status with a longer one."""
 
 
 def _text(description: str, longest: int = 1024) -> dict[str, Any]:
@@ -64,7 +66,7 @@ STATUS: dict[str, Any] = {
         "success": _text(
             "Success on held-out tasks of the trained policy, as a percentage with its confidence "
             "interval: 81% [77, 85]. Absent until its first evaluation.",
-            64,
+            LONGEST_SUCCESS,
         ),
         "bestCheckpoint": _text(
             "Address of the checkpoint with the highest success on held-out tasks; before the "

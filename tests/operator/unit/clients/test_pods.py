@@ -1,5 +1,6 @@
 """Problems of pods, from the status that a kubelet writes."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from agentrl_operator.clients.pods import (
     Pod,
     cannot_start,
+    problem_reasons,
     problem_summary,
     read,
     stuck_summary,
@@ -123,6 +125,45 @@ def test_what_stops_a_pod_from_working_is_reported(status, told):
 )
 def test_transient_states_and_errors_reported_elsewhere_are_no_problem(status):
     assert read_now(pod(**status)).problem == ""
+
+
+def failed(message):
+    """A pod whose container wrote this termination message."""
+    terminated = {"exitCode": 1, "reason": "Error", "message": message}
+    return read_now(pod("Failed", containerStatuses=container(terminated=terminated)))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[" * 4000,
+        '{"reason": ' + "[" * 4000,
+        json.dumps({"reason": "ModelError", "message": 5}),
+        json.dumps({"reason": 5, "message": "no"}),
+        json.dumps({"reason": "ModelError"}),
+        json.dumps({"reason": "two words", "message": "no"}),
+        json.dumps({"reason": "A" * 65, "message": "no"}),
+        json.dumps({"reason": "ModelError", "message": "\ud800"}),
+        json.dumps(["ModelError", "no"]),
+        "9" * 4000,
+        "null",
+    ],
+)
+def test_a_termination_message_in_another_form_is_no_problem_and_no_error(message):
+    """Regression: such a message was an error whenever the pods were listed, so that neither the
+    deadline of the run nor its suspension had an effect."""
+    assert failed(message).problem == ""
+
+
+def test_a_container_cannot_feign_a_reason_of_kubernetes():
+    feigned = failed('{"reason": "InvalidImageName", "message": "no"}')
+    assert feigned.problem == "InvalidImageName: no"
+    assert problem_reasons([feigned]) == set()
+    assert not cannot_start([feigned])
+    waiting = container(waiting={"reason": "InvalidImageName", "message": "no"})
+    true = read_now(pod("Pending", containerStatuses=waiting))
+    assert problem_reasons([true, feigned]) == {"InvalidImageName"}
+    assert cannot_start([true])
 
 
 def test_working_pods_are_counted_and_each_problem_is_named_once():

@@ -70,6 +70,25 @@ async def test_a_damaged_record_is_an_error_with_its_key(stores, store):
         await stores.read_state(STORAGE)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("environment_seconds", "Infinity"),
+        ("device_seconds", "1e999"),
+        ("device_seconds", "NaN"),
+        ("tokens", f"{2**63}"),
+        ("best", "-1"),
+        ("iteration", f"1{'0' * 400}"),
+    ],
+)
+async def test_a_number_that_a_status_cannot_hold_is_a_damaged_record(stores, store, field, value):
+    """Regression: the operator failed on such a number at every look at the run."""
+    store.replace("state.json", f'{{"{field}": {value}}}'.encode())
+
+    with pytest.raises(RunStoreError, match=rf"state\.json: in memory:: damaged: {field}: Input"):
+        await stores.read_state(STORAGE)
+
+
 async def test_a_record_that_somebody_made_huge_is_an_error_and_not_read(stores, store):
     huge = b" " * (1 << 20) + b"{}"
     for key in ("state.json", "phases/00/decision.json", "tracker.json"):

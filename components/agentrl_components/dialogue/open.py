@@ -123,11 +123,16 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         and json.loads(config.read_text("utf-8")).get("tokenizer_class") in FAST_TOKENIZER_CLASSES
     ):
         # AutoTokenizer would import a large part of transformers in every process.
-        fast: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder)
+        fast: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(
+            folder, trust_remote_code=False
+        )
         return fast
     from transformers import AutoTokenizer
 
     # Where mistral-common is installed, as with vLLM, a folder with tekken.json has a tokenizer of
     # another kind by default, without special tokens in texts and without a chat template.
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, mistral_format=False)
+    # By default transformers asks on the terminal whether to execute code of the folder.
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        folder, mistral_format=False, trust_remote_code=False
+    )
     return tokenizer

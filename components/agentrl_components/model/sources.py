@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
@@ -25,6 +26,11 @@ from agentrl_components.storage.open import open_store
 
 COMMIT = re.compile("[0-9a-f]{40}")
 """A full commit of a repository of the hub."""
+FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
+"""Patterns of the files that a model is opened from, and that are downloaded from the hub: no code
+and no pickled weights."""
+DESCRIBED = "MLmodel"
+"""File of a model that MLflow's registry describes; `agentrl envs play` reads it."""
 
 
 def fetch_model(
@@ -117,16 +123,15 @@ def download_from_hub(model: Model, name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        patterns = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
-        return Path(snapshot_download(name, revision=model.revision, allow_patterns=patterns))
+        return Path(snapshot_download(name, revision=model.revision, allow_patterns=list(FILES)))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         where = f" at {model.revision}" if model.revision is not None else ""
         raise ModelError(f"{model.source}{where}: cannot be downloaded: {error}") from error
 
 
 def download_from_bucket(model: Model, storage: Storage, folder: Path) -> Path:
-    """Copy a prefix of a bucket to `folder`. Endpoint, region and keys are those of `storage`;
-    without either of the first two, AWS_ENDPOINT_URL is the endpoint."""
+    """Copy the files of a model below a prefix of a bucket to `folder`. Endpoint, region and keys
+    are those of `storage`; without either of the first two, AWS_ENDPOINT_URL is the endpoint."""
     there: dict[str, str | None] = {"url": model.source}
     if storage.endpoint is None and storage.region is None:
         there |= {"endpoint": os.environ.get("AWS_ENDPOINT_URL")}
@@ -135,6 +140,8 @@ def download_from_bucket(model: Model, storage: Storage, folder: Path) -> Path:
     for key in store.list(""):
         if key.startswith(keys.TRAINER):
             continue  # of a run's checkpoint: three times the size of the model, and not needed
+        if not any(fnmatchcase(key, pattern) for pattern in (*FILES, DESCRIBED)):
+            continue
         target = folder / key
         target.parent.mkdir(parents=True, exist_ok=True)
         store.get_file(key, target)

@@ -12,7 +12,14 @@ from agentrl_components.model.sources import fetch_model
 from agentrl_components.spec import Model, Storage
 
 MODEL = Model(source="s3://models/runs/walk/checkpoints/000010")
-FILES = ("config.json", "model.safetensors", "trainer/optimizer.safetensors")
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "trainer/optimizer.safetensors",
+    "modeling_own.py",
+    "own/code.py",
+    "pytorch_model.bin",
+)
 LISTED = "".join(
     f"<Contents><Key>runs/walk/checkpoints/000010/{name}</Key><Size>2</Size></Contents>"
     for name in FILES
@@ -58,7 +65,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("keys")
-def test_a_model_from_a_bucket_comes_from_the_service_of_the_run_without_its_optimizer(
+def test_a_model_from_a_bucket_comes_from_the_service_of_the_run_without_optimizer_and_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -124,7 +124,9 @@ def _start(folder: Path, options: VllmOptions) -> Any:
     from vllm.v1.engine.llm_engine import LLMEngine
 
     transfer = WeightTransferConfig(backend="agentrl")
-    arguments = EngineArgs(**_arguments(folder, options), weight_transfer_config=transfer)
+    arguments = EngineArgs(
+        **_arguments(folder, options), trust_remote_code=False, weight_transfer_config=transfer
+    )
     if on_cpu:
         _prepare_model(folder)
     engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.ENGINE_CONTEXT)
@@ -181,7 +183,7 @@ def _prepare_model(folder: Path) -> None:
     from vllm import ModelRegistry
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     widths = CPUAttentionBackend.get_supported_head_sizes()
     if width not in widths:

@@ -29,7 +29,11 @@ def open_foreign(folder: Path, dtype: torch.dtype, device: torch.device) -> Fore
     auto: Any = AutoModelForCausalLM
     with model_errors(ModelError, f"{folder}: transformers cannot open its model"):
         model, found = auto.from_pretrained(
-            folder, dtype=dtype, output_loading_info=True, **attention
+            folder,
+            dtype=dtype,
+            output_loading_info=True,
+            trust_remote_code=False,
+            **attention,
         )
     missing = sorted(map(str, found["missing_keys"]))
     wrong = sorted(str(one) for one in found.get("mismatched_keys", ()))
@@ -52,7 +56,9 @@ def describe_foreign(folder: Path) -> ForeignModel:
     failed = f"{folder / 'config.json'}: transformers cannot build its model"
     with model_errors(ArchitectureError, failed):
         with init_empty_weights(include_buffers=False):
-            model = auto.from_config(config, dtype=torch.float32, **_attention(config))
+            model = auto.from_config(
+                config, dtype=torch.float32, trust_remote_code=False, **_attention(config)
+            )
         model.tie_weights()
     return ForeignModel(model).eval()
 
@@ -95,7 +101,8 @@ def _config(folder: Path) -> Any:
     )
 
     with model_errors(ArchitectureError, f"{folder / 'config.json'}: transformers cannot read it"):
-        config = AutoConfig.from_pretrained(folder)
+        # By default transformers asks on the terminal whether to execute code of the folder.
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     # Encoders such as BERT have a causal form too, which config.json then says.
     encoder = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or encoder or config.is_encoder_decoder:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from rendered import Template
 
 from agentrl_operator.manifests import ray_cluster
 from agentrl_operator.manifests.labels import ENVIRONMENT
@@ -294,6 +296,31 @@ def test_the_documentation_has_a_row_for_every_network_policy(render: Render) ->
     rows = table.partition("\n\n")[0].splitlines()
     listed = {name for row in rows[2:] for name in re.findall("`([^`]+)`", row.split("|")[1])}
     assert listed == {name.removeprefix("kubeflow/") for name in policies(render(values))}
+
+
+def test_the_policies_of_runs_can_be_created_in_profiles_as_the_documentation_says(
+    render: Render, template: Template
+) -> None:
+    """A multi-user installation has none of its own without `watchNamespaces`."""
+    values = {"kfp": {"multiUser": True}}
+    assert set(policies(render(values, namespace="agentrl-system"))) == {"agentrl-system/agentrl"}
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    _, _, section = page.partition("### Network policies of profiles")
+    (options,) = re.findall(r"--set '(.*)' --show-only (\S+)", section)
+    (components,) = re.findall(r"-l 'app\.kubernetes\.io/component in \((.*)\)'", section)
+    ended = template(
+        values, "--set", options[0], "--show-only", options[1], namespace="agentrl-system"
+    )
+    created = {
+        f"{one['metadata']['namespace']}/{one['metadata']['name']}"
+        for one in yaml.safe_load_all(ended.stdout)
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] in components.split(", ")
+    }
+    assert created == {
+        f"{profile}/agentrl-{kind}"
+        for profile in ("team-a", "team-b")
+        for kind in ("environments", "ray")
+    }
 
 
 def test_network_policies_can_be_disabled(render: Render) -> None:

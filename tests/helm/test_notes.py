@@ -54,3 +54,20 @@ def test_the_notes_contain_a_placeholder_for_the_profile_of_a_multi_user_kfp(
     notes: Callable[..., str],
 ) -> None:
     assert "kubectl -n PROFILE apply -f examples/babyai.yaml" in notes({"kfp": {"multiUser": True}})
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [
+        ({"kfp": {"multiUser": True}}, True),
+        ({"kfp": {"multiUser": True}, "watchNamespaces": ["team-a"]}, False),
+        ({"kfp": {"multiUser": True}, "networkPolicy": {"enabled": False}}, False),
+        ({}, False),
+    ],
+)
+def test_the_notes_warn_where_the_pods_of_runs_get_no_network_policy(
+    notes: Callable[..., str], values: Manifest, warned: bool
+) -> None:
+    told = " ".join(notes(values).split())
+    assert ("WARNING: no NetworkPolicy is created for the pods of runs" in told) == warned
+    assert ('docs/operations.md, "Network policies of profiles"' in told) == warned

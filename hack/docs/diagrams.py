@@ -40,7 +40,7 @@ LAYERS: dict[str, list[list[str]]] = {
         ["client", "server"],
         ["environments"],
         ["browser"],
-        ["calls", "chat"],
+        ["calls", "chat", "http"],
     ],
 }
 """Folders of each package, the layer that may import the others first."""

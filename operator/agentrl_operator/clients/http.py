@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
+from agentrl_operator.clients.breaker import Breaker
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import DependencyError
 
@@ -73,12 +75,14 @@ class HttpClient:
         connections: int = 16,
         proxied: bool = True,
         longest_body: int | None = None,
+        breaker: Breaker | None = None,
     ) -> None:
         """`service` names it in error messages and `error` is the class of all errors. `session`
         opens a session on the first request and after each `close`. Without `gate` writes are
         always sent. `proxied`: requests go through the proxy of the environment, if it has one.
         `longest_body`: bytes of a response that are read at most, for services that are not
-        trusted; a longer response is an error, and none is decompressed. None: no limit."""
+        trusted; a longer response is an error, and none is decompressed. None: no limit.
+        `breaker`: lets requests to a host that does not answer fail at once."""
         self.requests = 0
         """Requests sent so far."""
         self.renewals = 0
@@ -89,6 +93,7 @@ class HttpClient:
         self._timeout_s = timeout_s
         self._connections, self._proxied = connections, proxied
         self._longest_body = longest_body
+        self._breaker = breaker
         self._open_session = session or self._plain_session
         self._current: _Opened | None = None
         self._replaced: set[_Opened] = set()
@@ -143,20 +148,21 @@ class HttpClient:
         headers = {"Content-Type": "application/json", **(headers or {})}
         with self._passage(what, write=method != "GET" if write is None else write):
             async with self._used_session() as session:
-                self.requests += 1
                 try:
-                    async with session.request(
-                        method,
-                        url,
-                        data=None if body is None else json.dumps(body),
-                        params=dict(query) if query else None,
-                        headers=headers,
-                        allow_redirects=False,  # they could lead to any host inside of the cluster
-                        timeout=aiohttp.ClientTimeout(
-                            total=timeout_s or self._timeout_s, sock_connect=CONNECT_TIMEOUT_S
-                        ),
-                    ) as response:
-                        return Response(response.status, await self._body(response))
+                    with self._counted(url):
+                        self.requests += 1
+                        async with session.request(
+                            method,
+                            url,
+                            data=None if body is None else json.dumps(body),
+                            params=dict(query) if query else None,
+                            headers=headers,
+                            allow_redirects=False,  # they could lead to any host in the cluster
+                            timeout=aiohttp.ClientTimeout(
+                                total=timeout_s or self._timeout_s, sock_connect=CONNECT_TIMEOUT_S
+                            ),
+                        ) as response:
+                            return Response(response.status, await self._body(response))
                 except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
                     # Some errors, a timeout for one, have no message of their own.
                     reason = str(error) or type(error).__name__
@@ -215,6 +221,9 @@ class HttpClient:
 
     def _passage(self, what: str, *, write: bool) -> AbstractContextManager[None]:
         return self._gate.write(what) if write else nullcontext()
+
+    def _counted(self, url: str) -> AbstractContextManager[None]:
+        return self._breaker.request(urlsplit(url).netloc) if self._breaker else nullcontext()
 
     def _plain_session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=self._connections)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentrl_operator.api.kfp_run import KfpRun, Submission
+from agentrl_operator.clients.breaker import Breaker
 from agentrl_operator.clients.http import HttpClient, Response
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KfpError
@@ -57,7 +58,12 @@ class KfpApi:
         self._multi_user = multi_user
         self._token_file = token_file
         self._http = HttpClient(
-            "KFP", KfpError, gate=gate, timeout_s=timeout_s, connections=connections
+            "KFP",
+            KfpError,
+            gate=gate,
+            timeout_s=timeout_s,
+            connections=connections,
+            breaker=Breaker(),
         )
         self.close = self._http.close
         self._plugins = True

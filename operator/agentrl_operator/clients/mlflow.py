@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from agentrl_operator.clients.breaker import Breaker
 from agentrl_operator.clients.http import HttpClient
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import MlflowError
@@ -33,7 +34,9 @@ class MlflowApi:
         """Without `gate` writes are always sent. `authorization`: the header of that name, by
         tracking URI; no other server gets it."""
         self._authorization = dict(authorization or {})
-        self._http = HttpClient("MLflow", MlflowError, gate=gate, timeout_s=timeout_s)
+        self._http = HttpClient(
+            "MLflow", MlflowError, gate=gate, timeout_s=timeout_s, breaker=Breaker()
+        )
         self.close = self._http.close
 
     async def ensure_run(self, uri: str, experiment: str, name: str, uid: str) -> str:

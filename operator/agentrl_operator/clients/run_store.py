@@ -27,6 +27,7 @@ from agentrl_components.storage.records import (
 from agentrl_components.storage.s3.credentials import identity_keys, static_keys
 from agentrl_components.storage.s3.store import S3Store
 from agentrl_components.storage.store import Store
+from agentrl_operator.clients.breaker import Breaker
 from agentrl_operator.errors import RunStoreError
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.resolve import is_run_prefix
@@ -62,6 +63,7 @@ class RunStores:
         """Deletions that are queued or going on, by URL and endpoint, and those that failed when
         their caller had stopped to wait: it learns why when it asks again."""
         self._timeout_s = timeout_s
+        self._breaker = Breaker()
 
     async def read_state(self, storage: Storage) -> RunState | None:
         return await self._run(storage, find_state)
@@ -112,16 +114,19 @@ class RunStores:
         return self._deletions[key]
 
     async def _run(self, storage: Storage, call: Callable[[Store], Result]) -> Result:
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._threads, lambda: call(self._open(storage)))
+        service = storage.endpoint or (storage.url or "").partition(":")[0]
+        loop, timeout = asyncio.get_running_loop(), asyncio.timeout(self._timeout_s)
         try:
-            return await asyncio.wait_for(future, self._timeout_s)
+            with self._breaker.request(service):
+                async with timeout:
+                    return await loop.run_in_executor(
+                        self._threads, lambda: call(self._open(storage))
+                    )
         except StoreError as error:
             raise RunStoreError(str(error)) from error
-        except TimeoutError:
-            raise RunStoreError(
-                f"{storage.url}: no response in {self._timeout_s:g} s; check the object store"
-            ) from None
+        except TimeoutError as error:
+            told = f"no response in {self._timeout_s:g} s" if timeout.expired() else error
+            raise RunStoreError(f"{storage.url}: {told}; check the object store") from None
 
 
 def _delete_own_keys(store: Store, until: float) -> bool:

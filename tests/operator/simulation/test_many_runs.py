@@ -1,11 +1,17 @@
 """Many runs beside each other: how often they are reconciled, and what one of them waits for."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from virtual_time import now, virtual_time
 from world import SPEC, World
+
+from agentrl_operator.clients.breaker import Breaker
+from agentrl_operator.clients.http import HttpClient
+from agentrl_operator.errors import KfpError
+from agentrl_operator.testing.memory import MemoryKfp
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ELSEWHERE = {"environments": [{"name": "babyai", "url": "http://babyai.test"}]}
@@ -68,6 +74,87 @@ class ManyRuns(World):
     def reconciled(self):
         samples = self.controller.metrics.reconciles.collect()[0].samples
         return sum(one.value for one in samples if one.name.endswith("_total"))
+
+
+class Answer:
+    """An empty response."""
+
+    status = 200
+
+    async def read(self):
+        return b"{}"
+
+
+class SometimesSilent:
+    """A KFP whose reads are requests, and an HTTP session to it. While it is `silent`, it accepts
+    connections and does not answer."""
+
+    connector = None
+
+    def __init__(self, kfp):
+        self._kfp, self.silent = kfp, False
+        self.http = HttpClient(
+            "KFP", KfpError, timeout_s=30, session=lambda: self, breaker=Breaker()
+        )
+
+    def __getattr__(self, name):
+        return getattr(self._kfp, name)
+
+    @asynccontextmanager
+    async def request(self, *_, timeout, **__):
+        if self.silent:
+            await asyncio.sleep(timeout.total)
+            raise TimeoutError
+        yield Answer()
+
+    async def get_run(self, run_id):
+        await self.http.send("GET", "http://kfp.test/run", name="run")
+        return await self._kfp.get_run(run_id)
+
+    async def list_runs(self, experiment, namespace):
+        await self.http.send("GET", "http://kfp.test/runs", name="runs")
+        return await self._kfp.list_runs(experiment, namespace)
+
+
+class WithSilentKfp(ManyRuns):
+    """Many runs and few workers, beside a KFP that may fall silent."""
+
+    workers = 4
+    max_polls_per_second = 2.0
+
+    def restart(self):
+        if isinstance(self.kfp, MemoryKfp):
+            self.kfp = SometimesSilent(self.kfp)
+        super().restart()
+
+
+@virtual_time
+async def test_a_kfp_that_never_answers_does_not_hold_all_workers():
+    world = WithSilentKfp(40)  # 4 workers that wait for 30 s each would need 5 minutes for a round
+    async with world.controller.run_workers():
+        await world.settle()
+        before = world.kfp.http.requests
+        world.kfp.silent = True
+        await asyncio.sleep(120)
+        assert world.kfp.http.requests - before < 10
+        first = world.keys[0]
+        world.cluster.delete(first, "2026-11-21T12:05:00Z")
+        world.show([first])
+        world.edit(world.keys[1:2], seed=-1)
+        await asyncio.sleep(60)
+        assert first not in world.cluster.resources
+        assert world.reasons() == {"KfpUnavailable"}
+        accepted = {
+            key: one["status"]
+            for key in world.keys[1:]
+            for one in world.cluster.resources[key]["status"]["conditions"]
+            if one["type"] == "Accepted"
+        }
+        assert [key for key, status in accepted.items() if status == "False"] == world.keys[1:2]
+
+        world.kfp.silent = False
+        await asyncio.sleep(60)
+        assert world.reasons() == {"Running", "InvalidSpec"}
 
 
 @virtual_time

@@ -32,6 +32,7 @@ class World:
     """A run, its dependencies, and an operator that can be restarted."""
 
     max_polls_per_second = 20.0
+    workers = 16
 
     def __init__(self, platform=PLATFORM, **spec):
         self.platform = platform
@@ -58,6 +59,7 @@ class World:
             self.platform,
             now=lambda: self.time,
             clock=lambda: self.time.timestamp(),
+            workers=self.workers,
             max_polls_per_second=self.max_polls_per_second,
         )
 

@@ -3,6 +3,7 @@ import threading
 import time
 
 import pytest
+from virtual_time import now, virtual_time
 
 from agentrl_components.errors import StoreError
 from agentrl_components.schedule.record import Decision
@@ -240,6 +241,30 @@ async def test_a_store_that_refuses_or_hangs_is_an_error_in_time():
         await hanging.read_state(STORAGE)
     over.set()
     hanging.close()
+
+
+@virtual_time
+async def test_a_store_that_never_answers_is_not_asked_by_every_run():
+    over, opened, healthy = threading.Event(), [], MemoryStore()
+
+    def open_store(storage):
+        if storage.endpoint is not None:
+            opened.append(storage)
+            over.wait()
+        return healthy
+
+    silent = Storage(url="s3://agentrl/a", endpoint="http://minio.test")
+    stores = RunStores(open_store)
+    for _ in range(3):
+        with pytest.raises(RunStoreError, match="no response in 20 s; check the object store"):
+            await stores.read_state(silent)
+    for _ in range(50):
+        with pytest.raises(RunStoreError, match=r"s3://agentrl/a: not sent, because the last req"):
+            await stores.read_state(silent)
+    assert (now(), len(opened)) == (60, 3)
+    assert await stores.read_state(STORAGE) is None
+    over.set()
+    stores.close()
 
 
 PLATFORM = Platform(

@@ -70,10 +70,8 @@ class Controller:
         self._runs = RunCache()
         self._parser = ResourceParser(platform)
         self._servers: dict[str, dict[str, Servers]] = {}
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue[Key] = WorkQueue(max_polls_per_second)
         self._retries: dict[Key, int] = {}
-        self._polls: dict[Key, float] = {}
-        """The runs that poll, and the intervals in seconds that their plans want."""
         self._observer = Observer(clients, platform, self._servers_of, clock)
         self._executor = Executor(clients=clients, platform=platform)
         self.metrics.observe_runs(self._runs.states, self._runs.reasons)
@@ -102,7 +100,6 @@ class Controller:
         if key is not None:
             self._queue.cancel(key)
             self._retries.pop(key, None)
-            self._polls.pop(key, None)
 
     def _forget(self, uid: str) -> None:
         """Drop what is kept of a run beside its manifest and status."""
@@ -283,23 +280,16 @@ class Controller:
         return after
 
     def _schedule(self, key: Key, plan: Plan) -> None:
-        delay_s = plan.requeue_s
-        self._polls.pop(key, None)
-        if delay_s is None or key not in self._runs:
+        if plan.requeue_s is None or key not in self._runs:
             self._queue.cancel(key)
-            return
-        if delay_s and not plan.is_due:
-            self._polls[key] = delay_s
-            polls_per_second = sum(1 / interval_s for interval_s in self._polls.values())
-            # All intervals are stretched by the same factor: a run that stops is still looked at
-            # more often than one that works.
-            delay_s *= max(1.0, polls_per_second / self._max_polls_per_second)
-        self._queue.add_after(key, delay_s)
+        elif plan.requeue_s and not plan.is_due:
+            self._queue.poll_after(key, plan.requeue_s)
+        else:
+            self._queue.add_after(key, plan.requeue_s)
 
     def _retry(self, key: Key) -> None:
         tries = self._retries.get(key, 0)
         self._retries[key] = tries + 1
-        self._polls.pop(key, None)
         longest_s = max(MAX_RETRY_DELAY_S, len(self._retries) / self._max_polls_per_second)
         self._queue.add_after(key, min(0.5 * 2.0 ** min(tries, 10), longest_s))
 

@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from agentrl_envs.printable import echo
 
@@ -35,29 +36,48 @@ def exit_on_error() -> Iterator[None]:
         yield
     except SpecError as error:
         for mistake in error.mistakes:
-            echo(mistake, err=True)
+            _tell(mistake)
         sys.exit(2)
     except OptionError as error:
         for line in str(error).splitlines():
-            echo(f"error: {line}", err=True)
+            _tell(f"error: {line}")
         sys.exit(2)
     except (ModelError, TaskError) as error:
-        echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         sys.exit(2)
     except Stopped as stopped:
-        echo(f"stopped: {stopped}. Run the same command again to resume.", err=True)
+        _tell(f"stopped: {stopped}. Run the same command again to resume.")
         sys.exit(130)
     except KeyboardInterrupt as interrupt:
         from agentrl_pipelines.local.signals import exit_interrupted
 
         exit_interrupted(*interrupt.args)
     except (RunError, WorldError) as error:
-        echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         sys.exit(1)
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
         fix = install_extras(EXTRAS[module])
-        echo(f"error: {module} is not installed; {fix}", err=True)
+        _tell(f"error: {module} is not installed; {fix}")
         sys.exit(1)
+
+
+def _tell(line: str) -> None:
+    """Print to stderr. If that fails the exit code must still say what happened: with `2>&1 | tee`
+    Ctrl-C ends `tee`, too."""
+    with suppress(OSError):
+        echo(line, err=True)
+
+
+def discard_unwritten_output() -> None:
+    """Discard what stdout and stderr cannot write any more. Python would try again when the process
+    ends, and exit with code 120 and a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError), open(os.devnull, "w") as nothing:
+                os.dup2(nothing.fileno(), stream.fileno())

@@ -20,6 +20,7 @@ from agentrl_pipelines.cli.commands.status import status
 from agentrl_pipelines.cli.commands.submit import submit
 from agentrl_pipelines.cli.commands.validate import validate
 from agentrl_pipelines.cli.env_commands.group import envs
+from agentrl_pipelines.cli.errors import discard_unwritten_output
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,6 +35,7 @@ def main() -> None:
     """
     if logging.lastResort is not None:  # the handler of commands that configure no logging
         logging.lastResort.setFormatter(CleanFormatter())
+    click.get_current_context().call_on_close(discard_unwritten_output)
 
 
 for command in (

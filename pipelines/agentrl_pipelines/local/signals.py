@@ -26,8 +26,12 @@ TO_RESUME = f"{INTERRUPTED} Run the same command again to resume from the last c
 TO_CONTINUE = f"{INTERRUPTED} Run the same command again to play the episodes that are missing."
 EXIT_CODE = 130
 
+STOPPING = "stopping after the current step; press Ctrl-C again to stop at once"
+
 UNWINDING_S = 3.0
 """Seconds that this process is given to close what it has open when it is stopped at once."""
+LAST_OUTPUT_S = 1.0
+"""Seconds that the last output of a process may take. A stopped terminal takes none for ever."""
 
 
 @contextmanager
@@ -40,6 +44,7 @@ def handle_signals(
     which it can be resumed without losing work. A second signal raises `KeyboardInterrupt`, as
     `Interruption` says."""
     reasons: list[str] = []
+    notes: list[threading.Thread] = []
     started = time.monotonic()
     interruption = Interruption(TO_RESUME)
 
@@ -48,7 +53,11 @@ def handle_signals(
         if reasons:
             interruption.begin()
         reasons.append("interrupted" if number == signal.SIGINT else "terminated")
-        view.note("stopping after the current step; press Ctrl-C again to stop at once")
+        # Not in the handler: the step that it interrupts may hold the lock of stdout, and a stopped
+        # terminal or a full pipe would halt the run.
+        shown = threading.Thread(target=view.note, args=(STOPPING,), daemon=True)
+        shown.start()
+        notes.append(shown)
 
     def should_stop() -> str | None:
         if deadline_s is not None and time.monotonic() - started > deadline_s:
@@ -56,7 +65,11 @@ def handle_signals(
         return reasons[0] if reasons else None
 
     with _handler(on_signal, signal.SIGINT, signal.SIGTERM), interruption.replacing_errors():
-        yield should_stop
+        try:
+            yield should_stop
+        finally:
+            for shown in notes:
+                shown.join(LAST_OUTPUT_S)
 
 
 @contextmanager
@@ -115,16 +128,28 @@ def exit_interrupted(message: str = INTERRUPTED) -> NoReturn:
     others = [one for one in threading.enumerate() if not one.daemon]
     if len(others) > 1:
         _exit(message)
-    print(message, file=sys.stderr)
+    with suppress(OSError):
+        print(message, file=sys.stderr)
     sys.exit(EXIT_CODE)
 
 
 def _exit(message: str) -> NoReturn:
-    """Exit now: `sys.exit` would wait for threads and run other handlers first."""
+    """Exit now: `sys.exit` would wait for threads and run other handlers first. Whether the message
+    can be written does not matter."""
+    last = threading.Thread(target=_write_last, args=(message,), daemon=True)
+    with suppress(RuntimeError):  # the interpreter starts no thread while it shuts down
+        last.start()
+        last.join(LAST_OUTPUT_S)
+    os._exit(EXIT_CODE)
+
+
+def _write_last(message: str) -> None:
+    """Write `message` to stderr, and what stdout has not written yet. In a thread of its own: the
+    thread that a signal interrupted may hold the lock of stdout."""
+    with suppress(OSError):
+        os.write(2, f"{message}\n".encode())
     with suppress(OSError, ValueError):
         sys.stdout.flush()
-    os.write(2, f"{message}\n".encode())
-    os._exit(EXIT_CODE)
 
 
 @contextmanager

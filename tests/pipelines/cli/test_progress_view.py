@@ -1,9 +1,17 @@
 import io
+import os
 
+import pytest
 from rich.console import Console
 
 from agentrl_components.run.progress import IterationProgress, SilentProgressView
-from agentrl_pipelines.cli.progress_view import PlainView, RichView, clock_time, view_for
+from agentrl_pipelines.cli.progress_view import (
+    FailSafeStream,
+    PlainView,
+    RichView,
+    clock_time,
+    view_for,
+)
 
 
 class Clock:
@@ -188,3 +196,55 @@ def test_a_score_that_differs_from_success_is_shown_beside_it():
     first, last = written(where)
     assert "success 61 % · 15.2k tok/s" in first
     assert "success 61 % · score 0.70 · 15.2k tok/s" in last
+
+
+def a_broken_pipe():
+    """The writing end of a pipe that nobody reads any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return open(writing, "w", encoding="utf-8")
+
+
+def a_full_disk():
+    return open("/dev/full", "w", encoding="utf-8")
+
+
+@pytest.mark.parametrize("opened", [a_broken_pipe, a_full_disk])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_view_whose_output_fails_neither_raises_nor_ends_the_process(opened, terminal):
+    stream = opened()
+    where = Console(file=FailSafeStream(stream), force_terminal=terminal, _environ={})
+    view = RichView(where) if terminal else PlainView(where)
+    view.stage("train", 40)
+    view.iteration(shown(1))
+    view.advance()
+    view.note("the horizon grows")
+    view.stage("evaluate: after")
+    view.close()
+    with pytest.raises(OSError, match=r"Broken pipe|No space left"):  # it failed, indeed
+        stream.flush()
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())  # so that it can be closed
+    stream.close()
+
+
+def test_a_view_shows_again_once_its_output_works_again(tmp_path):
+    with open(tmp_path / "log", "w", encoding="utf-8") as stream:
+        works = os.dup(stream.fileno())
+        view = PlainView(Console(file=FailSafeStream(stream), width=80, _environ={}), Clock())
+        with a_full_disk() as full:
+            os.dup2(full.fileno(), stream.fileno())
+        view.note("while the disk is full")
+        os.dup2(works, stream.fileno())
+        os.close(works)
+        view.note("and after")
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[-1] == "    0:00  · and after"
+
+
+def test_text_that_the_output_cannot_encode_is_escaped():
+    """As a path with bytes that are not UTF-8, or any letter where LANG is C."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    view = PlainView(Console(file=FailSafeStream(stream), width=80, _environ={}), Clock())
+    view.note("caf\u00e9 \udcff")
+    assert stream.buffer.getvalue() == b"    0:00  \\xb7 caf\\xe9 \\udcff\n"

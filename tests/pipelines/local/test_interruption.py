@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -95,6 +95,38 @@ def test_ctrl_c_stops_the_run_at_a_checkpoint(tmp_path):
     store = DirectoryStore(tmp_path / "store")
     assert json.loads(store.get(keys.STATE))["message"] == "interrupted"
     assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
+
+
+def test_ctrl_c_stops_a_run_at_a_checkpoint_although_nobody_reads_its_output(tmp_path):
+    """With `2>&1 | tee` a terminal interrupts `tee`, too, which is gone before the run prints."""
+    endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
+    run = manifest(horizon=endless, evaluation={"every": 0}, update={"checkpointEvery": 1000})
+    file, root = tmp_path / "run.yaml", tmp_path / "root"
+    file.write_text(dump(run))
+    process = subprocess.Popen(
+        [AGENTRL, "run", str(file), "--root", str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    records = root / "store" / keys.ITERATIONS
+    assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(300) == 130
+    store = DirectoryStore(root / "store")
+    assert json.loads(store.get(keys.STATE))["message"] == "interrupted"
+    assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
+
+
+def test_a_run_whose_output_cannot_be_written_ends_as_any_other(tmp_path):
+    file, root = tmp_path / "run.yaml", tmp_path / "root"
+    one = {"phases": [{"maxTurns": 2, "iterations": 1}]}
+    file.write_text(dump(manifest(horizon=one, warmStart=None)))
+    with open("/dev/full", "w") as full, redirect_stdout(full):
+        main(["run", str(file), "--root", str(root)], standalone_mode=False)
+    assert json.loads((root / "report.json").read_text())["status"] == "succeeded"
 
 
 def test_sigterm_to_the_process_group_stops_a_run_with_workers_cleanly(tmp_path):

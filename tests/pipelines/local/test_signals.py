@@ -4,11 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
 from corridor_run import HEADER
+
+from agentrl_components.run.progress import SilentProgressView
+from agentrl_pipelines.local.signals import EXIT_CODE, handle_signals
 
 nightly = pytest.mark.nightly
 ENDED_S = 180.0
@@ -158,3 +162,50 @@ def test_ctrl_c_stops_an_evaluation_whose_environment_hangs(tmp_path, workers):
     assert "again" not in run.output  # nothing is kept that could be resumed
     assert "Traceback" not in run.output
     assert psutil.wait_procs(processes, timeout=ENDED_S)[1] == []
+
+
+class SlowView(SilentProgressView):
+    """Shows a note once it may: as on a terminal that is stopped by Ctrl-S."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_show, self.shown = threading.Event(), threading.Event()
+
+    def note(self, text: str) -> None:
+        assert self.may_show.wait(ENDED_S)
+        super().note(text)
+        self.shown.set()
+
+
+def test_the_run_goes_on_to_its_safe_point_while_the_note_of_a_signal_cannot_be_shown():
+    view = SlowView()
+    with handle_signals(None, view) as should_stop:
+        assert should_stop() is None
+        signal.raise_signal(signal.SIGTERM)  # would not return if the handler showed the note
+        assert should_stop() == "terminated"
+        view.may_show.set()
+        assert view.shown.wait(ENDED_S)
+    assert view.notes == ["stopping after the current step; press Ctrl-C again to stop at once"]
+
+
+EXIT_AT_ONCE = """\
+import os, signal, sys
+from agentrl_pipelines.local.signals import interrupt_at_once
+
+reading, writing = os.pipe()
+os.close(reading)
+for stream in (1, 2):
+    os.dup2(writing, stream)
+sys.stdout = open(1, "w", closefd=False)
+print("is kept by the buffer")
+with interrupt_at_once("interrupted."):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_process_whose_output_nobody_reads_is_stopped_at_once_all_the_same():
+    done = subprocess.run([sys.executable, "-c", EXIT_AT_ONCE], check=False, timeout=ENDED_S)
+    assert done.returncode == EXIT_CODE

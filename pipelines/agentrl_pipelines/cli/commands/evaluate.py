@@ -151,15 +151,15 @@ def evaluate_openai(
 ) -> None:
     """Evaluate the model behind an OpenAI-compatible endpoint."""
     from agentrl_components.rollout.openai_agent import api_key
-    from agentrl_envs.console import Console
     from agentrl_pipelines.cli.evaluation_view import evaluation_view_for
+    from agentrl_pipelines.cli.progress_view import fail_safe_console
     from agentrl_pipelines.local.evaluation import evaluate_endpoint
     from agentrl_pipelines.local.evaluation_folder import check_folder
     from agentrl_pipelines.local.run_folder import store_errors
 
-    key, console, model = api_key(key_env), Console(), f"{name} at {url}"
+    key, model = api_key(key_env), f"{name} at {url}"
     check_folder(folder, {"model": model}, endpoint=True)
-    view = evaluation_view_for(console)
+    view = evaluation_view_for(fail_safe_console())
     try:
         with store_errors(folder):
             result = evaluate_endpoint(run, url, name, key, view, folder)
@@ -184,8 +184,7 @@ def evaluate_checkpoint(
 
 def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | None) -> None:
     """Evaluate the model of the manifest; `source` is its name in the report."""
-    from agentrl_envs.console import Console
-    from agentrl_pipelines.cli.progress_view import view_for
+    from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
     from agentrl_pipelines.local.evaluation import evaluate_model
     from agentrl_pipelines.local.evaluation_folder import check_folder
 
@@ -197,7 +196,7 @@ def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | No
         "temperature": run.spec.evaluation.temperature,
     }
     check_folder(folder, described, endpoint=False)
-    view = view_for(Console())
+    view = view_for(fail_safe_console())
     try:
         result = evaluate_model(run, view)
     finally:
@@ -213,8 +212,8 @@ def report(
     paper: str | None,
 ) -> None:
     """Print the table, and write eval.json, eval.html and the figure to `folder`."""
-    from agentrl_envs.console import Console
     from agentrl_pipelines.cli.evaluation_report import EvaluationReport, comparison, show, write
+    from agentrl_pipelines.cli.progress_view import fail_safe_console
     from agentrl_pipelines.local.run_folder import store_errors
 
     written = EvaluationReport(
@@ -234,7 +233,7 @@ def report(
         resumed=result.resumed,
         paper=comparison(paper, run.spec, model, result.policy) if paper else None,
     )
-    console = Console()
+    console = fail_safe_console()
     show(written, console)  # first: the disk may be full
     with store_errors(folder):
         write(written, folder)

@@ -46,11 +46,10 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         check_vocabularies(manifest.spec)
         print_warnings(manifest.spec, here=True)
 
-        from agentrl_envs.console import Console
-        from agentrl_pipelines.cli.progress_view import view_for
+        from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
         from agentrl_pipelines.cli.run_summary import show
 
-        console = Console()
+        console = fail_safe_console()
         folder = root or Path("runs") / manifest.metadata.name
         with closing(view_for(console)) as view:
             # Importing the trainer takes seconds: show progress first.

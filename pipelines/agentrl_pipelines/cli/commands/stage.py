@@ -60,9 +60,8 @@ def stage(
         with collection_disabled():
             import logging
 
-            from agentrl_envs.console import Console
             from agentrl_envs.printable import log_to_stderr
-            from agentrl_pipelines.cli.progress_view import view_for
+            from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
             from agentrl_pipelines.stages.artifacts import Artifacts
             from agentrl_pipelines.stages.context import StageContext
             from agentrl_pipelines.stages.runner import run_and_exit
@@ -82,7 +81,7 @@ def stage(
                 attempt=attempt,
                 scratch=folder,
                 artifacts=Artifacts(executor_input, folder),
-                view=view_for(Console()),
+                view=view_for(fail_safe_console()),
                 started=started,
             )
             context.view.note(f"phase {phase + 1}, attempt {attempt + 1}")

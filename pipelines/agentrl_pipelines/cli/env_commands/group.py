@@ -104,10 +104,9 @@ def check_command(
 
     from agentrl_envs import registry
     from agentrl_envs.conformance.check import check, rules_for
-    from agentrl_envs.console import Console
-    from agentrl_pipelines.cli.progress_view import view_for
+    from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
 
-    view = view_for(Console(stderr=True))
+    view = view_for(fail_safe_console(stderr=True))
     with usage_errors(), open_task_set(name, options, url, protocol, token_env) as task_set:
         factory = None if url else partial(registry.task_set, name, parse_options(options))
         view.stage(f"rules for {name}", len(rules_for(factory)))

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+from contextlib import redirect_stdout
 
 import pytest
 from click.testing import CliRunner, Result
@@ -461,3 +462,11 @@ def test_the_turn_limits_of_environments_are_shown_where_they_differ(tmp_path):
     assert policy["turn_limits"] == {"corridor": 5, "short": 2}
     page = (tmp_path / "out" / "eval.html").read_text()
     assert "turns allowed: 5 in corridor, 2 in short" in page
+
+
+def test_a_result_that_cannot_be_printed_is_written(tmp_path):
+    file, out = tmp_path / "run.json", tmp_path / "out"
+    file.write_text(json.dumps(MANIFEST))
+    with open("/dev/full", "w") as full, redirect_stdout(full):
+        main(["eval", str(file), "--out", str(out), "--tasks", "2"], standalone_mode=False)
+    assert json.loads((out / "eval.json").read_text())["policy"]["n"] == 2

@@ -12,8 +12,8 @@ from agentrl_components.errors import AbsentError, Stopped
 from agentrl_components.evaluation.best_checkpoint import best_number
 from agentrl_components.rollout.tasks import DrawnTask, TaskPrefetcher, drawn_patiently
 from agentrl_components.run import saved_state
+from agentrl_components.run.base_model import at_commit, keep_model, recorded_commit
 from agentrl_components.run.journal import Journal
-from agentrl_components.run.model_commit import at_commit, record_commit, recorded_commit
 from agentrl_components.run.progress import ProgressView, TimeLeft
 from agentrl_components.run.saved_state import TrainingState
 from agentrl_components.run.spool import spool_in
@@ -84,12 +84,10 @@ class RunContext(HeldOpen):
                 # Before the model is fetched and opened: a file that cannot be used ends the run.
                 self.conversations = given_conversations(self.spec)
             note = self.view.note
-            commit = recorded_commit(self.store)
-            spec = at_commit(self.spec, commit)
+            spec = at_commit(self.spec, recorded_commit(self.store))
             workers = WorkerGroup(spec, self.scratch, self._pending, note=note)
             self.workers = opened.enter_context(workers)
-            if workers.commit is not None and commit is None:
-                record_commit(self.store, workers.commit)
+            keep_model(self.store, self.spec.model, workers.folder)
             self.collector = workers.collector
             self.collector.note = note
             refills = self.spec.algorithm.refill_rounds

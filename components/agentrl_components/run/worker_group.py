@@ -16,7 +16,7 @@ from agentrl_components.rollout.collector import Collector
 from agentrl_components.rollout.environments import open_worlds
 from agentrl_components.rollout.samplers import Samplers
 from agentrl_components.rollout.tasks import DrawnTask, TaskSource
-from agentrl_components.run.model_commit import at_commit
+from agentrl_components.run.base_model import at_commit
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.environments.vocabulary import check_words
 from agentrl_components.update.trainers import Trainers
@@ -72,9 +72,8 @@ class WorkerGroup(HeldOpen):
             check_words(spec, vocabularies)
             words, folder = all_words(vocabularies.values()), scratch / "model"
             self.folder = fetch_model(spec.model, words, spec.seed, folder, spec.storage)
-            self.commit = commit_of(spec.model, self.folder)
-            """Commit of an `hf://` model."""
-            spec = at_commit(spec, self.commit)  # for actors on other machines
+            # For actors on other machines, which download an `hf://` model themselves.
+            spec = at_commit(spec, commit_of(spec.model, self.folder))
             self.actors: Actors | None = None
             if spec.compute.ray is None:
                 self._open_processes(spec, pending, opened)

@@ -90,10 +90,12 @@ class TrackerRecord(StoredModel):
 
 
 class ModelRecord(StoredModel):
-    """What the run's model is, `model.json`: its source may be a branch, which moves."""
+    """Which model the run began with, `model.json`."""
 
-    commit: str = Field(pattern="^[0-9a-f]{40}$")
-    """Commit of the repository of the Hugging Face hub."""
+    commit: str | None = Field(default=None, pattern="^[0-9a-f]{40}$")
+    """Commit of a repository of the Hugging Face hub."""
+    sample: str | None = None
+    """Digest of a part of the model folder, of a model that has no commit."""
 
 
 def read_state(store: Store) -> RunState:

@@ -1,7 +1,7 @@
-"""A model from the Hugging Face hub stays at the commit of the first start.
+"""The model of a run is that of its first start.
 
-The hub is the cache of huggingface_hub, in its own layout and offline. Its branch `main` moves as
-it does when a later start downloads what was pushed meanwhile.
+The Hugging Face hub is the cache of huggingface_hub, in its own layout, offline. Its branch `main`
+moves as it does when a later start downloads what was pushed meanwhile.
 """
 
 import json
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from corridor_run import manifest
 
-from agentrl_components.errors import StoreError
+from agentrl_components.errors import ModelError, StoreError
 from agentrl_components.model.sources import commit_of, make_tiny
-from agentrl_components.run.model_commit import at_commit, record_commit, recorded_commit
+from agentrl_components.run.base_model import at_commit, keep_model, recorded_commit, sample_of
 from agentrl_components.spec import Model
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore
@@ -94,13 +94,61 @@ def test_only_a_folder_of_the_hubs_cache_tells_a_commit(tmp_path):
     assert commit_of(hub, tmp_path / FIRST) is None
 
 
-def test_processes_that_open_the_run_later_download_the_recorded_commit():
+def test_processes_that_open_the_run_later_download_the_recorded_commit(tmp_path):
     """Stages in other pods read it from the store, and actors get it with their spec."""
     store, spec = MemoryStore(), manifest(model=MODEL).spec
-    assert recorded_commit(store) is None
-    assert at_commit(spec, None) == spec
-    record_commit(store, FIRST)
-    record_commit(store, FIRST)  # by two stages that began at the same time
+    assert at_commit(spec, recorded_commit(store)) == spec
+    for _ in range(2):  # two stages that begin at the same time
+        keep_model(store, spec.model, tmp_path / "snapshots" / FIRST)
     assert at_commit(spec, recorded_commit(store)).model.revision == FIRST
-    with pytest.raises(StoreError, match=r"model\.json: already in memory: with other bytes"):
-        record_commit(store, SECOND)
+    with pytest.raises(StoreError, match=r"began with commit a{40} of .*, this one with b{40}"):
+        keep_model(store, spec.model, tmp_path / "snapshots" / SECOND)
+
+
+def test_a_folder_whose_weights_have_changed_is_refused(tmp_path):
+    words, tiny = CorridorTasks().vocabulary(), manifest().spec.model
+    model, store = Model(source=(tmp_path / "base").as_uri()), MemoryStore()
+    folder = make_tiny(tiny, words, 0, tmp_path / "base")
+    keep_model(store, model, folder)
+    (folder / "README.md").write_text("about the model")
+    (folder / "trainer").mkdir()
+    os.utime(folder / "config.json", (0, 0))
+    keep_model(store, model, folder)
+    make_tiny(tiny, words, 1, folder)
+    with pytest.raises(ModelError, match=r"has changed since the run in memory: began, .*new run"):
+        keep_model(store, model, folder)
+    make_tiny(tiny, words, 0, folder)
+    keep_model(store, model, folder)
+
+
+def test_a_digest_of_large_weights_reads_a_part_of_them(tmp_path):
+    """Of 64 blocks of 4 KiB, evenly spread over 1 MiB, the first ends at 4 KiB, the second begins
+    at (1 MiB - 4 KiB) // 63 = 16579, and the last ends with the file."""
+    weights = tmp_path / "model.safetensors"
+
+    def sample(changed: int | None) -> str:
+        content = bytearray(2**20)
+        if changed is not None:
+            content[changed] = 1
+        weights.write_bytes(content)
+        return sample_of(tmp_path)
+
+    same = sample(None)
+    assert [sample(at) != same for at in (4095, 4096, 16578, 16579, 2**20 - 1)] == [
+        *(True, False, False, True, True)
+    ]
+
+
+def test_a_folder_outside_the_hubs_cache_is_not_compared_with_a_commit(tmp_path):
+    """As of a client of the hub that keeps another layout: there is nothing to compare."""
+    hub, store = Model(source="hf://org/base"), MemoryStore()
+    folder = make_tiny(manifest().spec.model, CorridorTasks().vocabulary(), 0, tmp_path / "base")
+    keep_model(store, hub, tmp_path / "snapshots" / FIRST)
+    keep_model(store, hub, folder)
+    assert recorded_commit(store) == FIRST
+
+
+def test_a_tiny_model_is_not_recorded(tmp_path):
+    store = MemoryStore()
+    keep_model(store, manifest().spec.model, tmp_path)
+    assert store.objects == {}

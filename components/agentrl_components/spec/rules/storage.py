@@ -13,6 +13,10 @@ from agentrl_components.spec.addresses import (
 )
 from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.rule import Mistake, Rule, rule
+from agentrl_envs.variables import OTHER_SERVICES, is_of_another_service
+
+_ACCESS_KEYS = "^(AWS_ACCESS_KEY|MINIO_ACCESS_KEY|MINIO_ROOT_USER)"
+"""Begin of the names of variables of well-known services that hold an access key."""
 
 _HOST_AND_PORT = "^[A-Za-z0-9.-]+:[0-9]+(/.*)?$"
 _CREDENTIALS = re.compile("[^/]*//[^/?#]*@")
@@ -185,6 +189,23 @@ def tracking_uri_has_a_scheme(spec: RunSpec) -> Iterator[Mistake]:
         )
 
 
+@rule(
+    "storage.accessKeyEnv",
+    cel=f"!self.storage.accessKeyEnv.matches('{OTHER_SERVICES}')"
+    f" || self.storage.accessKeyEnv.matches('{_ACCESS_KEYS}')",
+)
+def access_key_is_of_a_store(spec: RunSpec) -> Iterator[Mistake]:
+    """storage.accessKeyEnv may not name a variable of another service, or a secret: the access key
+    is sent to storage.endpoint as it is."""
+    name = spec.storage.access_key_env
+    if is_of_another_service(name) and not re.match(_ACCESS_KEYS, name):
+        yield Mistake(
+            field="spec.storage.accessKeyEnv",
+            reason=f"{name} holds no access key, and is sent to the object store as it is",
+            fix="name the variable of the access key, such as AWS_ACCESS_KEY_ID",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     s3_needs_endpoint_or_region,
     endpoint_needs_s3,
@@ -193,4 +214,5 @@ RULES: tuple[Rule, ...] = (
     tracking_uri_is_valid,
     tracking_uri_has_a_scheme,
     services_have_no_credentials,
+    access_key_is_of_a_store,
 )

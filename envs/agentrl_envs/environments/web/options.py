@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from agentrl_envs.variables import is_of_another_service, is_sent_home
 
 Text = Literal["agentgym", "terse"]
 
@@ -17,9 +19,17 @@ class Account(BaseModel):
     username: str
     password: str = ""
     password_env: str = ""
-    """Environment variable that holds the password: keeps it out of the manifest."""
+    """Environment variable that holds the password: keeps it out of the manifest. None of another
+    service, such as `AWS_SECRET_ACCESS_KEY`."""
     path: str = "/login"
     """Page with the login form, relative to the site's base URL."""
+
+    @field_validator("password_env")
+    @classmethod
+    def _of_the_site(cls, name: str) -> str:
+        if is_of_another_service(name):
+            raise ValueError(f"{name} is a variable of another service; use another name")
+        return name
 
 
 class Judge(BaseModel):
@@ -31,9 +41,19 @@ class Judge(BaseModel):
     """Base URL, such as `https://judge.example/v1`."""
     model: str
     key_env: str = ""
-    """Environment variable that holds the API key."""
+    """Environment variable that holds the API key. That of a service, such as `OPENAI_API_KEY`,
+    only with its address, `https://api.openai.com/v1`."""
     max_tokens: Annotated[int, Field(ge=1)] = 1024
     """Most tokens of a reply, with the thoughts of a model that thinks before it answers."""
+
+    @model_validator(mode="after")
+    def _of_the_endpoint(self) -> Self:
+        if is_of_another_service(self.key_env) and not is_sent_home(self.key_env, self.url):
+            raise ValueError(
+                f"key_env: {self.key_env} is a variable of another service than {self.url}; use "
+                "another name"
+            )
+        return self
 
 
 class WebOptions(BaseModel):

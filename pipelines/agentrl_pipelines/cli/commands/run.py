@@ -35,12 +35,13 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         from agentrl_components.spec.parsing.load import load
         from agentrl_components.spec.rules.environments.vocabulary import check_vocabularies
         from agentrl_components.spec.rules.validation import local_mistakes
-        from agentrl_pipelines.local.variables import set_variables
+        from agentrl_pipelines.local.variables import set_variables, tracking_mistakes
 
         given = (*overrides, *([] if seed is None else [f"seed={seed}"]))
         manifest = load(file, given)
+        mistakes = [*map(str, tracking_mistakes(manifest.spec.tracking))]
         set_variables(manifest.spec.compute)
-        mistakes = [str(mistake) for mistake in local_mistakes(manifest)]
+        mistakes += map(str, local_mistakes(manifest))
         if mistakes:
             raise SpecError(mistakes)
         check_vocabularies(manifest.spec)

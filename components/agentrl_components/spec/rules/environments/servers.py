@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pydantic import JsonValue
+
 from agentrl_components.spec.fields.environments import Environment
+from agentrl_components.spec.fields.run import RunSpec
 from agentrl_components.spec.rules.compute.volumes import free_places, place_mistakes
 from agentrl_components.spec.rules.environments.each import environment_rule
-from agentrl_components.spec.rules.rule import Mistake, Rule
+from agentrl_components.spec.rules.rule import Mistake, Rule, rule
 from agentrl_components.spec.rules.variables import free_names, name_mistakes
+from agentrl_envs.variables import OTHER_SERVICES, is_of_another_service
 
 RESERVED_VARIABLES = frozenset({"AGENTRL_ENV_TOKEN", "HOME", "PORT"})
 """Environment variables that the operator sets in every environment server."""
@@ -84,6 +88,55 @@ def token_env_needs_server(environment: Environment, where: str) -> Iterator[Mis
         )
 
 
+@rule(
+    "environments.*.tokenEnv",
+    "storage.accessKeyEnv",
+    "storage.secretKeyEnv",
+    cel="self.environments.all(e, !has(e.tokenEnv)"
+    f" || (!e.tokenEnv.matches('{OTHER_SERVICES}')"
+    " && e.tokenEnv != self.storage.accessKeyEnv && e.tokenEnv != self.storage.secretKeyEnv))",
+)
+def tokens_are_of_the_server(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].tokenEnv may not name a variable of the object store or of another well-known
+    service, such as AWS_SECRET_ACCESS_KEY: its value is sent to the server."""
+    of_store = (spec.storage.access_key_env, spec.storage.secret_key_env)
+    for index, environment in enumerate(spec.environments):
+        name = environment.token_env
+        if name is not None and (name in of_store or is_of_another_service(name)):
+            yield Mistake(
+                field=f"spec.environments[{index}].tokenEnv",
+                reason=f"{name} is a variable of another service, and is sent to this server",
+                fix="put the server's token into a variable with another name",
+            )
+
+
+@rule("environments.*.options", "storage.accessKeyEnv", "storage.secretKeyEnv")
+def options_name_no_keys_of_the_store(spec: RunSpec) -> Iterator[Mistake]:
+    """environments[].options whose names end in _env may not name a variable of the object
+    store."""
+    of_store = (spec.storage.access_key_env, spec.storage.secret_key_env)
+    for index, environment in enumerate(spec.environments):
+        for path, name in _variables_in(environment.options, f"spec.environments[{index}].options"):
+            if name in of_store:
+                yield Mistake(
+                    field=path,
+                    reason=f"{name} holds a key of the object store",
+                    fix="put the value into a variable with another name",
+                )
+
+
+def _variables_in(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
+    """The options whose names end in `_env`, by their paths."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if name.endswith("_env") and isinstance(each, str):
+                yield f"{path}.{name}", each
+            yield from _variables_in(each, f"{path}.{name}")
+    elif isinstance(value, list):
+        for position, each in enumerate(value):
+            yield from _variables_in(each, f"{path}[{position}]")
+
+
 @environment_rule(
     "protocol",
     "url",
@@ -122,5 +175,7 @@ RULES: tuple[Rule, ...] = (
     names_of_variables_are_free,
     volumes_of_servers_do_not_collide,
     token_env_needs_server,
+    tokens_are_of_the_server,
+    options_name_no_keys_of_the_store,
     protocols_need_url,
 )

@@ -58,6 +58,27 @@ VIOLATIONS: list[Violation] = [
         ["spec.environments[0].tokenEnv"],
     ),
     (
+        "tokens_are_of_the_server",
+        (
+            "storage={url: 's3://runs/a', endpoint: 'minio:9000', secretKeyEnv: TEAM_SECRET}",
+            "environments=[{name: a, url: 'http://a:1', tokenEnv: MLFLOW_TRACKING_TOKEN}, "
+            "{name: b, url: 'http://b:1', tokenEnv: TEAM_SECRET}, "
+            "{name: c, url: 'http://c:1', tokenEnv: MY_AWS_TOKEN}]",
+        ),
+        ["spec.environments[0].tokenEnv", "spec.environments[1].tokenEnv"],
+    ),
+    (
+        "options_name_no_keys_of_the_store",
+        (
+            "environments[0].options={judge: {key_env: AWS_ACCESS_KEY_ID}, list: [{a_env: "
+            "AWS_SECRET_ACCESS_KEY}], note: AWS_ACCESS_KEY_ID}",
+        ),
+        [
+            "spec.environments[0].options.judge.key_env",
+            "spec.environments[0].options.list[0].a_env",
+        ],
+    ),
+    (
         "protocols_need_url",
         (
             "environments[0].protocol=agentgym",

@@ -37,4 +37,12 @@ VIOLATIONS: list[Violation] = [
         ),
         ["spec.storage.endpoint", "spec.tracking.uri"],
     ),
+    (
+        "access_key_is_of_a_store",
+        (
+            "storage={url: 's3://runs/a', endpoint: 'minio:9000', accessKeyEnv: "
+            "AWS_SECRET_ACCESS_KEY}",
+        ),
+        ["spec.storage.accessKeyEnv"],
+    ),
 ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote
 
 from agentrl_components.errors import ModelError
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.model.shape import read_shape, tiny_shape
 from agentrl_components.spec import Model
+from agentrl_components.spec.addresses import file_path
 from agentrl_envs.needs import install_extras
 
 TINY_VOCABULARY = 512
@@ -29,7 +29,7 @@ def shape_of(model: Model, config: Path | None = None) -> Architecture:
         return tiny_shape(model.tiny, TINY_VOCABULARY)
     if scheme == "file":
         other = ", or give a folder that has it with --config"
-        folder = _with_config(Path(unquote(rest)), "spec.model.source", other)
+        folder = _with_config(file_path(model.source), "spec.model.source", other)
         return read_shape(folder, model.implementation)
     if scheme == "hf":
         return read_shape(_download(model, rest), model.implementation)

@@ -123,7 +123,8 @@ def _document(line: bytes, where: str) -> Document:
 
 
 def _local_path(name: str) -> Path:
-    parts = urlsplit(name)
+    # `?` and `#` are characters of the path, as in a name without a scheme.
+    parts = urlsplit(name.replace("?", "%3F").replace("#", "%23"))
     if parts.scheme not in ("", "file"):
         raise OptionError(
             f"search.options.corpus: {name}: {parts.scheme}:// is not read; copy the file into a "

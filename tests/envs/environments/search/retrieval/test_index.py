@@ -172,6 +172,13 @@ def test_a_corpus_without_documents_is_refused_at_the_line(wiki: Path, text: str
     assert not list(cache_folder("search").glob("bm25-*"))
 
 
+@pytest.mark.parametrize("name", ["wiki #1?.jsonl", "wiki %231%3F.jsonl"])
+def test_the_address_of_a_corpus_keeps_what_follows_a_hash(tmp_path: Path, name: str):
+    path = tmp_path / "wiki #1?.jsonl"
+    path.touch()
+    assert Corpus.of([f"file://{tmp_path}/{name}"]) == Corpus.of([str(path)])
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -12,8 +12,8 @@ from rich.text import Text
 from agentrl_envs.calls.answer_check import AnswerChecker
 from agentrl_envs.calls.code_errors import code_errors
 from agentrl_envs.calls.watch import WATCH
-from agentrl_envs.console import Console
 from agentrl_envs.env import Environment, Observation, Split, Step, Task, TaskSet, split_exchange
+from agentrl_envs.output.console import Console
 
 MAX_LISTED_ACTIONS = 40
 """Admissible actions that are listed with an observation; `help` lists all of them."""

@@ -40,7 +40,7 @@ LAYERS: dict[str, list[list[str]]] = {
         ["client", "server"],
         ["environments"],
         ["browser"],
-        ["calls", "chat", "http"],
+        ["calls", "chat", "http", "output"],
     ],
 }
 """Folders of each package, the layer that may import the others first."""

@@ -1,9 +1,9 @@
 import io
 from collections.abc import Iterator
 
-from agentrl_envs.console import Console
 from agentrl_envs.env import Observation, Task, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.output.console import Console
 from agentrl_envs.terminal import Ask, Partner, play
 
 

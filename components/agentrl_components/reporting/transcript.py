@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel, ConfigDict
 
 from agentrl_components.trajectory.record import Ending, Trajectory
-from agentrl_envs.printable import clean
+from agentrl_envs.output.printable import clean
 
 
 class Move(BaseModel):

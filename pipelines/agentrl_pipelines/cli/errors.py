@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 
 EXTRAS = {
     "kubernetes": "pipelines",

@@ -16,7 +16,7 @@ from agentrl_components.reporting import scaling
 from agentrl_components.reporting.html import percent, templates
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.spec import RunSpec
-from agentrl_envs.console import Console
+from agentrl_envs.output.console import Console
 
 HIGH_SHARE = 0.05
 """From this share of cut or empty replies on, a result says little about the model."""

@@ -14,7 +14,7 @@ from rich.text import Text
 from agentrl_components.evaluation.summary import category
 from agentrl_components.rollout.text_rollout import Usage
 from agentrl_components.trajectory.record import Trajectory
-from agentrl_envs.console import Console
+from agentrl_envs.output.console import Console
 from agentrl_pipelines.cli.progress_view import Clock, PlainView, RichView, clock_time, view_for
 
 

@@ -6,7 +6,7 @@ import logging
 
 import click
 
-from agentrl_envs.printable import CleanFormatter
+from agentrl_envs.output.printable import CleanFormatter
 from agentrl_pipelines.cli.commands.compile import compile_
 from agentrl_pipelines.cli.commands.crd import crd
 from agentrl_pipelines.cli.commands.evaluate import evaluate

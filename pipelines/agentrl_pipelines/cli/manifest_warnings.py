@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 
 if TYPE_CHECKING:
     from agentrl_components.spec import RunSpec

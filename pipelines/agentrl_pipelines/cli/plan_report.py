@@ -11,7 +11,7 @@ from rich.text import Text
 
 from agentrl_components.sharded.pass_memory import Recomputation
 from agentrl_components.spec import AgentRLRun, Compute
-from agentrl_envs.console import Console
+from agentrl_envs.output.console import Console
 from agentrl_pipelines.cli.pod_report import pod_sums, pod_table, pods_as_json
 from agentrl_pipelines.platform.pod_sets import pod_sets, ray_set
 from agentrl_pipelines.sizing.devices import GIB, in_gib

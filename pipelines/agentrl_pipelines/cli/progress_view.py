@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.text import Text
 
 from agentrl_components.run.progress import IterationProgress, ProgressView
-from agentrl_envs.console import Console
+from agentrl_envs.output.console import Console
 
 Clock = Callable[[], float]
 

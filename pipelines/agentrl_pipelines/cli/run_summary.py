@@ -18,7 +18,7 @@ from agentrl_components.evaluation.summary import SuccessRate
 from agentrl_components.reporting.build import database
 from agentrl_components.reporting.schema import CheckpointSummary, EpisodePair, Report
 from agentrl_components.reporting.transcript import Replay, lines
-from agentrl_envs.console import Console
+from agentrl_envs.output.console import Console
 
 MAX_WIDTH = 100
 """Maximum width of text in columns."""

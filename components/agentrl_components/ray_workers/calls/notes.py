@@ -6,7 +6,7 @@ import logging
 from contextlib import nullcontext
 from typing import TextIO
 
-from agentrl_envs.printable import CleanFormatter
+from agentrl_envs.output.printable import CleanFormatter
 
 MOST = 20
 """Notes that are kept until somebody takes them. Later ones are dropped."""

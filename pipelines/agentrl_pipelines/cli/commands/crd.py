@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 
 
 @click.command()

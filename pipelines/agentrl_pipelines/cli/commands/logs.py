@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentrl_components.stages.names import STAGE_NAMES
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.log_noise import NoiseFilter
 from agentrl_pipelines.cli.options import option_context, option_namespace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_root
 

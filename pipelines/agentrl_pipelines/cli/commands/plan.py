@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import FiniteRange, option_set
 from agentrl_pipelines.sizing.devices import CPU, DEVICES, device
@@ -98,7 +98,7 @@ def plan(
         if output == "json":
             echo(json.dumps(plan_report.as_json(run, made), indent=1, allow_nan=False))
         else:
-            from agentrl_envs.console import Console
+            from agentrl_envs.output.console import Console
 
             plan_report.show(run, made, Console())
         if made.problems:

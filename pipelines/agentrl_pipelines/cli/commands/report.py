@@ -25,7 +25,7 @@ def report(root: Path) -> None:
     with exit_on_error():
         from agentrl_components.reporting.build import build, write
         from agentrl_components.storage.records import read_state
-        from agentrl_envs.console import Console
+        from agentrl_envs.output.console import Console
         from agentrl_pipelines.cli.run_summary import show
         from agentrl_pipelines.local.root_lock import holder_was_killed
         from agentrl_pipelines.local.run_folder import open_run, store_errors

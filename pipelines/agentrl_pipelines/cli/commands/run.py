@@ -13,7 +13,7 @@ from agentrl_pipelines.cli.manifest_warnings import print_warnings
 from agentrl_pipelines.cli.options import option_seed, option_set
 
 if TYPE_CHECKING:
-    from agentrl_envs.console import Console
+    from agentrl_envs.output.console import Console
 
 
 @click.command(short_help="Train on this machine.")

@@ -60,7 +60,7 @@ def stage(
         with collection_disabled():
             import logging
 
-            from agentrl_envs.printable import log_to_stderr
+            from agentrl_envs.output.printable import log_to_stderr
             from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
             from agentrl_pipelines.stages.artifacts import Artifacts
             from agentrl_pipelines.stages.context import StageContext

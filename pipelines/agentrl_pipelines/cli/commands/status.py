@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.options import option_context, option_namespace
 
@@ -36,7 +36,7 @@ def status(name: str, namespace: str | None, context: str | None, output: str | 
         if output == "json":
             echo(json.dumps(run, indent=2))
             return
-        from agentrl_envs.console import Console
+        from agentrl_envs.output.console import Console
 
         console = Console()
         for part in parts(run, datetime.now(UTC)):

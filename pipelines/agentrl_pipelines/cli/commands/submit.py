@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 from agentrl_pipelines.cli.commands.status import turns_text
 from agentrl_pipelines.cli.errors import exit_on_error
 from agentrl_pipelines.cli.manifest_warnings import print_warnings

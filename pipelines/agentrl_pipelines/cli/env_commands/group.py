@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from agentrl_envs.printable import echo
+from agentrl_envs.output.printable import echo
 from agentrl_pipelines.cli.env_commands.play import play
 from agentrl_pipelines.cli.env_commands.serve import serve
 from agentrl_pipelines.cli.env_commands.source import (

@@ -72,7 +72,7 @@ def play(
 ) -> None:
     """Play a task of environment NAME in the terminal, alone or beside a trained agent."""
     from agentrl_envs import terminal
-    from agentrl_envs.console import Console
+    from agentrl_envs.output.console import Console
 
     for option, given in (("--watch", watch), ("--checkpoint", checkpoint is not None)):
         if given and agent is None:

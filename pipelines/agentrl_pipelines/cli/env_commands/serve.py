@@ -7,7 +7,7 @@ import os
 
 import click
 
-from agentrl_envs.printable import echo, log_to_stderr
+from agentrl_envs.output.printable import echo, log_to_stderr
 from agentrl_pipelines.cli.env_commands.source import (
     COUNT,
     PORT,

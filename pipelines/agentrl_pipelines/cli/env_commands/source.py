@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentrl_envs.printable import clean
+from agentrl_envs.output.printable import clean
 
 if TYPE_CHECKING:
     from agentrl_envs.env import TaskSet

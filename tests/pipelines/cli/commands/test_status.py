@@ -8,7 +8,7 @@ import pytest
 import yaml
 from kubernetes_stub import MANIFEST, Api, agentrl, cluster, status
 
-from agentrl_envs.console import Console
+from agentrl_envs.output.console import Console
 from agentrl_pipelines.cli.commands.status import age, parts, turns_text
 
 RUNNING = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich import console
 from rich.segment import Segment
 
-from agentrl_envs.printable import clean
+from agentrl_envs.output.printable import clean
 
 
 class Console(console.Console):  # noqa: TID251

@@ -3,7 +3,7 @@ import io
 from rich.progress import Progress
 from rich.table import Table
 
-from agentrl_envs.console import Console
+from agentrl_envs.output.console import Console
 
 
 def terminal() -> Console:

@@ -1,6 +1,6 @@
 import logging
 
-from agentrl_envs.printable import CleanFormatter, clean, echo
+from agentrl_envs.output.printable import CleanFormatter, clean, echo
 
 
 def test_control_characters_are_replaced():

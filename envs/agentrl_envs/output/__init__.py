@@ -1,0 +1,1 @@
+"""What commands print and stages log: texts of others without control characters."""

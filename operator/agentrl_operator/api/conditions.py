@@ -51,6 +51,7 @@ class Reason(StrEnum):
     SCALED_DOWN = "ScaledDown"
     NONE_SERVED = "NoneServed"
     RAY_STARTING = "RayStarting"
+    ENVIRONMENTS_STARTING = "EnvironmentsStarting"
     KUBERAY_UNAVAILABLE = "KubeRayUnavailable"
     AGENT_SANDBOX_UNAVAILABLE = "AgentSandboxUnavailable"
 

@@ -35,7 +35,11 @@ def transitions(before: Status, after: Status) -> Iterator[Transition]:
         relevant = condition.status == "True" or condition.type == Kind.PROGRESSING
         rejected = condition.type == Kind.ACCEPTED and condition.status == "False"
         # No Event for the first conditions of a new run: the Event of its start follows soon.
-        initial = before_condition is None and condition.reason in (Reason.VALID, Reason.SUBMITTING)
+        initial = before_condition is None and condition.reason in (
+            Reason.VALID,
+            Reason.ENVIRONMENTS_STARTING,
+            Reason.SUBMITTING,
+        )
         # Another condition reports the same change.
         duplicate = condition.type == Kind.PROGRESSING and condition.reason in (
             Reason.ENDED,

@@ -116,6 +116,7 @@ class Observer:
         health = await self._health.check(resource, run_id, kfp, observation.servers)
         since = health.blocked_since
         alive = isinstance(kfp, KfpRun) and kfp.alive
+        waits = alive or kfp is None
         observation = replace(
             observation,
             attempt=attempt,
@@ -124,9 +125,9 @@ class Observer:
             # The operator may have ended the attempt because a pod could not start: that stays its
             # cause.
             pod_problem=health.pod_problem if alive or since is not None else "",
-            server_problem=health.server_problem if alive else "",
-            waits_for=health.waits_for if alive else None,
-            queued=health.queued and alive,
+            server_problem=health.server_problem if waits else "",
+            waits_for=health.waits_for if waits else None,
+            queued=health.queued and waits,
             blocked_s=self._clock() - since if since is not None and alive else None,
             restore_due=health.restore_due,
         )

@@ -1,7 +1,8 @@
-"""Checks that a KFP run that should be working has its Workflow and that its pods can run.
+"""Checks that a KFP run that should be working has its Workflow and that its pods can run; before
+its start, that the pods of the environment servers can.
 
-A check takes two requests to the API server, so each run is checked once a minute. It also says
-when Services and Secrets, which are not watched, are to be created again.
+A check takes up to three requests to the API server, so each run is checked once a minute. It also
+says when Services and Secrets, which are not watched, are to be created again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from agentrl_operator.planning.observation import Servers, Unknown
 from agentrl_pipelines.labels import KFP_RUN_LABEL, RUN_LABEL
 
 FIRST_CHECK_S = 20.0
-"""Time from the start of a KFP run to its first check."""
+"""Time from the start of a KFP run, or of the wait for servers before it, to the first check."""
 CHECK_PERIOD_S = 60.0
 """Interval between two checks of a run."""
 RESTORE_PERIOD_S = 300.0
@@ -31,6 +32,8 @@ class HealthCheck:
     """The result of a check."""
 
     run_id: str
+    started: bool
+    """Whether KFP has the run. False: it waits for environment servers."""
     at: float
     """Time of the check, by the operator's clock."""
     workflow: Literal["unknown", "there", "missing", "lost"] = "unknown"
@@ -80,11 +83,11 @@ class WorkflowHealth:
         """
         now = self._clock()
         last = self._latest.get(resource.uid)
-        if last is None or last.run_id != run_id:
+        if last is None or last.run_id != run_id or last.started is (kfp is None):
             # An earlier check is assumed, so that the first real one comes sooner.
             at = now - CHECK_PERIOD_S + FIRST_CHECK_S
-            last = HealthCheck(run_id=run_id, at=at, restored_at=now)
-        elif isinstance(kfp, KfpRun) and kfp.alive and now - last.at >= CHECK_PERIOD_S:
+            last = HealthCheck(run_id=run_id, started=kfp is not None, at=at, restored_at=now)
+        elif _is_due(kfp, servers) and now - last.at >= CHECK_PERIOD_S:
             last = await self._check(resource, last, now, servers)
             self._latest[resource.uid] = last
             return last
@@ -94,11 +97,7 @@ class WorkflowHealth:
     async def _check(
         self, resource: Resource, last: HealthCheck, now: float, servers: Mapping[str, Servers]
     ) -> HealthCheck:
-        namespace = resource.namespace
-        there = await self._cluster.workflow_phases(namespace, last.run_id)
-        missed = last.workflow in ("missing", "lost")
-        found = await self._cluster.list_pods(namespace, KFP_RUN_LABEL, (last.run_id,))
-        stages = [pod for pod in found if not pod.ended]
+        workflow, stages = await self._work(resource, last)
         serving = await self._server_pods(resource, servers)
         # An environment goes on with the servers that it has.
         needed = [*stages, *(pod for pod in serving if not _is_served(pod, resource, servers))]
@@ -107,16 +106,31 @@ class WorkflowHealth:
         restore = blocked or now - last.restored_at >= RESTORE_PERIOD_S
         return HealthCheck(
             run_id=last.run_id,
+            started=last.started,
             at=now,
-            workflow="there" if there else "lost" if missed else "missing",
+            workflow=workflow,
             pod_problem=pods.problem_summary([*stages, *serving]),
             server_problem=pods.problem_summary(serving),
             waits_for=waits_for,
             queued=waits_for == Reason.QUEUED and not any(pod.ready for pod in stages),
-            blocked_since=since if blocked else None,
+            # Servers are waited for without a limit before a phase.
+            blocked_since=since if blocked and last.started else None,
             restored_at=now if restore else last.restored_at,
             restore_due=restore,
         )
+
+    async def _work(
+        self, resource: Resource, last: HealthCheck
+    ) -> tuple[Literal["unknown", "there", "missing", "lost"], list[pods.Pod]]:
+        """What Kubernetes has of the Workflow of a KFP run, and the pods of its stages."""
+        if not last.started:
+            return "unknown", []
+        namespace = resource.namespace
+        there = await self._cluster.workflow_phases(namespace, last.run_id)
+        missed = last.workflow in ("missing", "lost")
+        found = await self._cluster.list_pods(namespace, KFP_RUN_LABEL, (last.run_id,))
+        stages = [pod for pod in found if not pod.ended]
+        return "there" if there else "lost" if missed else "missing", stages
 
     async def _server_pods(
         self, resource: Resource, servers: Mapping[str, Servers]
@@ -128,6 +142,13 @@ class WorkflowHealth:
         present = [pod for pod in found if pod.environment and not pod.ended]
         # A replaced one counts only while it does not end.
         return [pod for pod in present if pod.stuck or not pod.terminating]
+
+
+def _is_due(kfp: KfpRun | Unknown | None, servers: Mapping[str, Servers]) -> bool:
+    """Whether there is something to check: a KFP run works, or one waits for a first server."""
+    if kfp is None:
+        return any(one.ready == 0 for one in servers.values())
+    return isinstance(kfp, KfpRun) and kfp.alive
 
 
 def _is_served(pod: pods.Pod, resource: Resource, servers: Mapping[str, Servers]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentrl_components.spec import AgentRLRun, Environment
@@ -57,11 +57,21 @@ def possible_server_deletions(resource: Resource, status: Status) -> list[Action
     return deletions
 
 
-def missing(situation: Situation) -> tuple[Reason, str] | None:
-    """Why a phase cannot start: its servers cannot be created. None: it can start, and its stages
-    wait until the servers are ready."""
-    message = situation.observation.sandboxes_unavailable
-    return (Reason.AGENT_SANDBOX_UNAVAILABLE, message) if message else None
+def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
+    """Why a phase cannot start: servers cannot be created, or an environment has no ready one. Its
+    stages would wait for one server of each, and fail after some minutes. None: it can start."""
+    observation, resource = situation.observation, situation.resource
+    if observation.sandboxes_unavailable:
+        return Reason.AGENT_SANDBOX_UNAVAILABLE, observation.sandboxes_unavailable
+    servers = (
+        (one.name, observation.servers.get(resource.child(one.name))) for one in _with_servers(run)
+    )
+    unserved = [name for name, one in servers if one is None or one.ready == 0]
+    if not unserved:
+        return None
+    waits = f"waiting for a server of {', '.join(unserved)}"
+    reason = observation.waits_for or Reason.ENVIRONMENTS_STARTING
+    return reason, "; ".join((waits, *_problems(observation)))
 
 
 def server_updates(
@@ -88,9 +98,7 @@ def server_updates(
     else:
         message = "all environment servers are ready"
         status = status.with_condition(kind, "True", Reason.READY, message, now)
-    changed = [one.environment for one in due]
-    scaling = _scaling_updates(situation, environments, changed)
-    return [*_actions(due, situation), *scaling], status
+    return [*_actions(due, situation), *_scaling_updates(situation, environments, due)], status
 
 
 def _problems(observation: Observation) -> list[str]:
@@ -115,10 +123,12 @@ def _not_ready(situation: Situation, environments: Iterable[Environment]) -> lis
 
 
 def _scaling_updates(
-    situation: Situation, environments: Iterable[Environment], changed: Collection[Environment]
+    situation: Situation, environments: Iterable[Environment], due: Iterable[_Update]
 ) -> list[Action]:
-    """Actions that adapt the numbers of servers to the sessions in use."""
+    """Actions that adapt the numbers of servers to the sessions in use. An autoscaler goes with
+    servers that change."""
     resource, observation = situation.resource, situation.observation
+    changed = [one.environment for one in due]
     actions: list[Action] = []
     for environment in environments:
         name, scaling = resource.child(environment.name), environment.scaling
@@ -143,7 +153,10 @@ def _scaling_updates(
 def all_server_updates(situation: Situation, run: AgentRLRun) -> list[Action]:
     """Actions that create everything the servers need, at the beginning of an attempt and now and
     then: Services and the token Secret are not watched, and somebody may have deleted one."""
-    return _actions(_all_updates(situation, run), situation)
+    updates = _all_updates(situation, run)
+    due = [one for one in updates if one.due]
+    scaling = _scaling_updates(situation, _with_servers(run), due)
+    return [*_actions(updates, situation), *scaling]
 
 
 def _with_servers(run: AgentRLRun) -> list[Environment]:

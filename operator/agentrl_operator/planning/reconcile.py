@@ -182,7 +182,7 @@ def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     nodes, poll_s = situation.observation.nodes, situation.platform.poll_seconds
     if status.retry_time is not None and situation.now < status.retry_time:
         return retries.backoff_plan(situation, run, status)
-    waits_for = environments.missing(situation) or ray.missing(situation, run)
+    waits_for = environments.missing(situation, run) or ray.missing(situation, run)
     if waits_for is not None:
         reason, message = waits_for
         status = progress.with_clock_running(situation, status)

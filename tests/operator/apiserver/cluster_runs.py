@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from apiserver import PATIENCE_S, Refused
 from demo_run import SPEC
@@ -60,10 +60,37 @@ RULES = [
 """The RBAC rules of the operator in the chart, without those for KFP itself."""
 
 
+@asynccontextmanager
+async def ready_servers(server, namespace):
+    """Report all Deployments of a namespace as ready: no pods run here."""
+
+    async def report():
+        path = f"apis/apps/v1/namespaces/{namespace}/deployments"
+        while True:
+            for one in (await asyncio.to_thread(server.ask, "GET", path))["items"]:
+                name, count = one["metadata"]["name"], one["spec"]["replicas"]
+                if one.get("status", {}).get("readyReplicas") == count:
+                    continue
+                counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas"), count)
+                with suppress(Refused):  # it was deleted
+                    await asyncio.to_thread(
+                        server.ask, "PATCH", f"{path}/{name}/status", {"status": counts}, MERGE
+                    )
+            await asyncio.sleep(0.05)
+
+    task = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 class Outside:
     """The operator's dependencies other than Kubernetes, in memory."""
 
-    def __init__(self):
+    def __init__(self, server):
+        self.server = server
         self.kfp, self.stores, self.tracking = MemoryKfp(), MemoryStores(), MemoryTracking()
         self.cluster = KubernetesApi()
         self.platform = Platform(kfp=Kfp(namespace=NAMESPACE), poll_seconds=0.1)
@@ -86,7 +113,8 @@ class Outside:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await ready.wait()
-            yield
+            async with ready_servers(self.server, NAMESPACE):
+                yield
         finally:
             stop.set()
             async with asyncio.timeout(PATIENCE_S):

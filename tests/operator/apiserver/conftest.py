@@ -27,4 +27,4 @@ def server(api_server):
 @pytest.fixture
 def outside(server, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(server.operator_kubeconfig))
-    return Outside()
+    return Outside(server)

@@ -93,7 +93,7 @@ async def test_an_operator_that_starts_later_continues_existing_runs(server, out
     await asyncio.to_thread(server.create, manifest("early"))
     async with outside.operating():
         run = await until(server, "early", lambda run: state(run) == "Running")
-    successor = Outside()
+    successor = Outside(server)
     successor.kfp, successor.stores = outside.kfp, outside.stores
     successor.finish_phase(run, 0, "finish")
     async with successor.operating():

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import kueue
 from apiserver import PATIENCE_S
-from cluster_runs import MERGE, RULES, condition, state, until, until_gone
+from cluster_runs import MERGE, RULES, condition, ready_servers, state, until, until_gone
 from demo_run import SPEC
 from kfp_stub import KfpStub
 
@@ -126,7 +126,8 @@ class Lab:
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await ready.wait()
-                yield
+                async with ready_servers(self.server, LAB):
+                    yield
                 await self.cleared()
             finally:
                 stop.set()

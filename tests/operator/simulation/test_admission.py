@@ -81,7 +81,7 @@ async def test_a_queued_run_shows_the_message_of_kueue():
     assert world.status["message"] == "in the queue: waiting for Kueue"
 
     world.kueue.admit()
-    await world.reconcile(2)
+    await world.reconcile(3)
 
     assert len(world.kfp.submitted) == 1
     assert world.conditions()["Admitted"] == ("True", "Admitted")
@@ -130,7 +130,7 @@ async def test_time_in_the_queue_does_not_count_towards_the_deadline():
 
     assert world.status["activeSeconds"] == 600
     world.kueue.admit()
-    await world.reconcile(2)
+    await world.reconcile(3)
     assert world.status["state"] == "Running"
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from world import World
 
 from agentrl_operator.clients.pods import Pod
@@ -12,6 +13,12 @@ PROBLEM = 'CreateContainerConfigError: secret "demo-6a1b2c3d-token" not found'
 async def pass_minutes(world, minutes):
     for _ in range(minutes):
         world.pass_time(60)
+        await world.reconcile()
+
+
+async def pass_hours(world, hours):
+    for _ in range(hours):
+        world.pass_time(3600)
         await world.reconcile()
 
 
@@ -185,3 +192,100 @@ async def test_a_server_that_is_being_replaced_is_no_problem():
     await pass_minutes(world, 2)
     assert world.conditions()["Progressing"] == ("True", "Running")
     assert BAD_NODE not in world.status["message"]
+
+
+async def starting(**spec):
+    """A run none of whose servers is ready."""
+    world = World(**spec)
+    world.cluster.ready_servers[SERVERS] = 0
+    await world.reconcile(2)
+    assert world.conditions()["Progressing"] == ("True", "EnvironmentsStarting")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (IMAGE, "PodCannotStart"),
+        (PROBLEM, "PodCannotStart"),
+        ("Unschedulable: 0/1 nodes are available", "Unschedulable"),
+        (GATED, "Queued"),
+    ],
+)
+async def test_a_phase_waits_for_a_server_as_long_as_it_takes_and_says_why(problem, reason):
+    world = await starting(backoffLimit=0)
+    world.cluster.server_pods = [server_pod(problem)]
+    await pass_hours(world, 12)
+
+    assert world.kfp.submitted == []
+    assert (world.status["state"], world.status["failures"]) == ("Pending", 0)
+    assert world.conditions()["Progressing"] == ("True", reason)
+    assert world.status["message"] == f"waiting for a server of babyai; babyai: {problem}"
+    assert reason in [one[1] for one in world.cluster.events]
+    assert ("activeTime" in world.status) == (reason != "Queued")
+
+    world.cluster.ready_servers.clear()
+    world.cluster.server_pods = [server_pod()]
+    await world.reconcile(2)
+    assert world.conditions()["Progressing"] == ("True", "Running")
+    await world.run_to_end()
+    assert world.status["state"] == "Succeeded"
+
+
+async def test_a_phase_starts_with_one_ready_server_of_each_environment():
+    two = [{"name": name, "builtin": "babyai", "replicas": 2} for name in ("babyai", "rooms")]
+    world = await starting(environments=two)
+    assert world.status["message"] == "waiting for a server of babyai"
+    world.cluster.ready_servers = {SERVERS: 1, "demo-6a1b2c3d-rooms": 0}
+    await world.reconcile()
+    assert world.status["message"] == "waiting for a server of rooms"
+    world.cluster.ready_servers["demo-6a1b2c3d-rooms"] = 1
+    await world.reconcile()
+    assert len(world.kfp.submitted) == 1
+    assert world.conditions()["EnvironmentsReady"] == ("False", "Starting")
+
+
+async def test_a_run_that_waits_for_a_server_keeps_its_deadline():
+    world = await starting(activeDeadlineSeconds=600)
+    await pass_minutes(world, 11)
+    assert world.conditions()["Failed"] == ("True", "DeadlineExceeded")
+    assert child(world, "Deployment") is None
+
+
+async def test_a_run_that_waits_for_a_server_is_suspended_resumed_and_deleted():
+    world = await starting()
+    await world.apply("suspend")
+    await world.reconcile(2)
+    assert world.status["state"] == "Suspended"
+    assert child(world, "Deployment") is None
+    await world.apply("resume")
+    await world.reconcile(3)
+    assert world.conditions()["Progressing"] == ("True", "EnvironmentsStarting")
+    assert world.kfp.submitted == []
+    await world.delete_and_wait()
+    assert world.key not in world.cluster.resources
+
+
+async def test_a_token_secret_deleted_while_a_phase_waits_is_created_again():
+    world = await starting()
+    delete_child(world, "Secret")
+    world.cluster.server_pods = [server_pod(PROBLEM)]
+    await pass_minutes(world, 1)
+    assert child(world, "Secret") is not None
+    assert world.cluster.deleted_deployments == [SERVERS]
+    assert child(world, "Deployment") is not None
+
+
+async def test_a_retried_phase_waits_for_servers_that_cannot_start():
+    """The attempt that lost its servers fails; the next one uses nothing until they are back."""
+    world, run_id = await running()
+    world.cluster.ready_servers[SERVERS] = 0
+    world.cluster.server_pods = [server_pod(BAD_NODE)]
+    await pass_minutes(world, 8)
+    assert world.kfp.states[run_id] == "CANCELING"
+    world.stop_work()
+    await pass_hours(world, 12)
+
+    assert len(world.kfp.submitted) == 1
+    assert (world.status["state"], world.status["failures"]) == ("Running", 1)
+    assert world.conditions()["Progressing"] == ("True", "PodCannotStart")

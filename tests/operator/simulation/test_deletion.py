@@ -6,7 +6,7 @@ import pytest
 from flaky import ERRORS, READS, REFUSED
 from queued_world import PLATFORM, QueuedWorld
 from virtual_time import virtual_time
-from world import SPEC, STORE, UID, World
+from world import EXTERNAL, SPEC, STORE, UID, World
 
 from agentrl_operator.errors import KubernetesError
 
@@ -145,7 +145,7 @@ def replace(world):
 
 
 async def test_a_plan_is_not_executed_on_another_run_of_the_same_name():
-    world = World()
+    world = World(environments=EXTERNAL)
     world.kfp = Interrupted(world.kfp, "get_run", lambda: replace(world))
     world.restart()
     await world.reconcile()

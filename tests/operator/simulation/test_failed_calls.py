@@ -51,7 +51,7 @@ async def test_an_mlflow_that_is_down_at_the_end_is_asked_again():
 
 async def test_a_run_is_suspended_only_when_its_servers_are_removed():
     world = World()
-    await world.reconcile(2)
+    await world.reconcile(3)
     await world.apply("suspend")
     await world.reconcile()
     world.stop_work()

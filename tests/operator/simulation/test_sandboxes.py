@@ -49,6 +49,10 @@ class SandboxEvents:
             case _:
                 await super().apply(event)
 
+    def let_others_act(self):
+        super().let_others_act()
+        self.cluster.agent_sandbox.ready = True
+
 
 class SandboxWorld(SandboxEvents, World):
     def __init__(self):

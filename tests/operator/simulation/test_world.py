@@ -133,7 +133,7 @@ async def test_an_undisturbed_run_has_one_kfp_run_per_phase():
     assert world.tracking.finished == {"mlflow-0": "FINISHED"}
     assert world.status["mlflowUrl"] == "http://mlflow.test/#/runs/mlflow-0"
     reasons = [reason for _, reason, _ in world.cluster.events]
-    assert reasons == ["Ready", "ScheduleDone"]
+    assert reasons == ["Ready", "Submitting", "ScheduleDone"]
 
 
 async def test_suspensions_do_not_count_as_failures():

@@ -25,6 +25,8 @@ SPEC = {
     },
     "backoffLimit": 100,
 }
+EXTERNAL = [{"name": "babyai", "url": "http://babyai.test"}]
+"""Environments whose servers are not the operator's."""
 STORE = "s3://mlpipeline/agentrl/kubeflow/demo-6a1b2c3d"
 
 
@@ -44,6 +46,7 @@ class World:
         self.key = self.cluster.add("demo", "kubeflow", UID, SPEC | spec)
         self.older = [{}]
         self.shown = set()
+        self.managed = "url" not in self.cluster.resources[self.key]["spec"]["environments"][0]
         self.failures, self.broken = {}, {}
         self.restart()
 
@@ -66,7 +69,11 @@ class World:
     async def reconcile(self, times=1):
         for _ in range(times):
             self.watch()
+            served = [one.ready for one in self.cluster.servers(UID).values()]
+            submitted = len(self.kfp.submitted)
             await self.controller.reconcile(self.key)
+            ready = all(served) and bool(served or not self.managed)
+            assert ready or len(self.kfp.submitted) == submitted, "started without a server"
             self.check()
 
     def watch(self):
@@ -150,6 +157,11 @@ class World:
                 self.kfp.working.clear()
             case "servers deleted":
                 self.cluster.children.clear()
+            case "servers not ready":
+                servers = self.cluster.servers(UID)
+                self.cluster.ready_servers = dict.fromkeys(servers, 0)
+            case "servers ready":
+                self.cluster.ready_servers.clear()
             case "answers lost":
                 self.kfp.loses_responses = not self.kfp.loses_responses
             case (client, method):
@@ -165,6 +177,7 @@ class World:
         for neighbour in (self.kfp, self.cluster, self.stores, self.tracking):
             neighbour.down = False
         self.kfp.loses_responses = False
+        self.cluster.ready_servers.clear()
         self.cluster.edit(self.key, suspend=False, seed=0)
 
     async def run_to_end(self):
@@ -220,6 +233,8 @@ EVENTS = (
     "status old",
     "workflow lost",
     "servers deleted",
+    "servers not ready",
+    "servers ready",
     "answers lost",
     "kfp down",
     "cluster down",

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from world import PLATFORM, SPEC, STORE, World
+from world import EXTERNAL, PLATFORM, SPEC, STORE, World
 
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
@@ -10,7 +10,7 @@ from agentrl_operator.errors import KfpError
 
 
 async def test_a_kfp_run_whose_start_was_not_answered_is_adopted():
-    world = World()
+    world = World(environments=EXTERNAL)
     world.kfp.loses_responses = True
     await world.reconcile()
     assert world.conditions()["Progressing"] == ("Unknown", "KfpUnavailable")
@@ -23,7 +23,7 @@ async def test_a_kfp_run_whose_start_was_not_answered_is_adopted():
 
 
 async def test_an_unavailable_mlflow_stops_nothing():
-    world = World()
+    world = World(environments=EXTERNAL)
     world.tracking.down = True
     await world.reconcile(2)
 
@@ -82,7 +82,7 @@ async def test_each_run_that_ends_is_counted_once_and_not_again_after_a_restart(
 
 
 async def test_an_internal_error_is_counted_and_the_run_is_retried():
-    world = World()
+    world = World(environments=EXTERNAL)
     failures = [ZeroDivisionError()]
 
     def fails_once(run, uid, platform, queued):
@@ -111,8 +111,9 @@ async def test_an_internal_error_is_counted_and_the_run_is_retried():
 
 async def test_many_runs_are_reconciled_concurrently():
     world, count = World(), 300
+    spec = SPEC | {"environments": EXTERNAL}
     keys = [
-        world.cluster.add(f"run-{n}", "kubeflow", f"6a1b2c3d-0000-4000-8000-{n:012}", SPEC)
+        world.cluster.add(f"run-{n}", "kubeflow", f"6a1b2c3d-0000-4000-8000-{n:012}", spec)
         for n in range(1000, 1000 + count)
     ]
     async with world.controller.run_workers(), asyncio.timeout(300):

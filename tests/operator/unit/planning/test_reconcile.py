@@ -70,15 +70,26 @@ def test_the_id_of_a_kfp_run_is_uuid5_of_uid_phase_and_attempt():
     )
 
 
+def served(ready):
+    """The observation of a run whose servers are as its manifest says."""
+    made = run(SERVED)
+    environment = made.run.spec.environments[0]
+    manifest = environment_server.fingerprint(made, made.run, environment, PLATFORM)
+    servers = Servers(manifest=manifest, ready=ready, wanted=1)
+    return Observation(servers={"demo-6a1b2c3d-babyai": servers})
+
+
 def test_missing_environments_and_their_token_are_created_before_the_kfp_run():
     kinds = [type(action) for action in plan(SERVED).actions]
+    assert kinds == [actions.CreateTokenSecret, actions.ApplyEnvironment]
 
-    assert kinds == [
-        actions.CreateTokenSecret,
-        actions.ApplyEnvironment,
-        actions.CreateMlflowRun,
-        actions.StartKfpRun,
-    ]
+    waiting = plan(SERVED, started(), served(0))
+    assert waiting.actions == ()
+    assert waiting.status.has_condition(Kind.PROGRESSING, "True", Reason.ENVIRONMENTS_STARTING)
+    assert waiting.status.message == "waiting for a server of babyai"
+
+    kinds = [type(action) for action in plan(SERVED, started(), served(1)).actions]
+    assert kinds == [actions.CreateTokenSecret, actions.ApplyEnvironment, actions.StartKfpRun]
 
 
 def test_ready_servers_are_kept_and_outdated_ones_updated():

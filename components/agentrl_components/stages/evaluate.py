@@ -21,12 +21,17 @@ KEPT_GROUPS = 8
 """Tasks of each evaluation whose first episode is kept for people to read: always the same ones."""
 
 
-def evaluate(context: RunContext, name: str) -> HeldoutResult:
+def evaluate(context: RunContext, name: str, *, between: bool = True) -> HeldoutResult:
     """Evaluate the current policy, or the random policy if `name` is "random". A result that the
-    store holds under that name is returned without playing."""
+    store holds under that name is returned without playing.
+
+    `between`: a checkpoint covers all iterations. Then, if the run should end, raises `Stopped` in
+    place of playing."""
     key = keys.evaluation(name)
     if context.store.exists(key):
         return _noted(context, load_record(context.store, key, HeldoutResult))
+    if between:
+        context.check_stop()
     version = RANDOM_POLICY if name == RANDOM else context.training.version
     with context.stage(f"evaluate: {name}"):
         result, episodes = heldout_evaluation(context.spec, heldout(context)).run(
@@ -80,7 +85,8 @@ def with_heldout(context: RunContext, record: IterationRecord) -> IterationRecor
     done, total = record.iteration + 1, total_iterations(context.spec.horizon)
     if not every or done % every or done >= total:
         return record
-    found = evaluate(context, keys.evaluation_after(done))
+    # The update of this iteration is not in a checkpoint yet: a stop waits until it is.
+    found = evaluate(context, keys.evaluation_after(done), between=False)
     context.view.stage("train", total)
     context.view.advance(done)
     return record.model_copy(update=found.record_fields)

@@ -48,10 +48,13 @@ class Rollouts(Protocol):
 def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> Decision:
     """Run iterations until the schedule or an alarm ends `phase`, and return the decision that
     ended it. Every iteration is durable before the next one starts. Returns at once if the phase is
-    over already."""
-    rollouts = rollouts or open_rollouts(context, phase)
+    over already. Raises `Stopped` before the first iteration or after any, with a checkpoint that
+    covers all of them, if the run should end."""
     spec = context.spec
     decision = decide(spec.horizon, context.history, context.training.rolled_back)
+    if not decision.ends_phase(phase):
+        context.check_stop()
+    rollouts = rollouts or open_rollouts(context, phase)
     rollouts.resume()
     rollouts.load_weights(decision)
     if decision.ends_phase(phase):

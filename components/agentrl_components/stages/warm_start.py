@@ -42,9 +42,13 @@ def open_source(context: RunContext) -> Source | None:
 
 def warm_start(context: RunContext, source: Source | None) -> None:
     """Train the policy as `warmStart` says on examples of `source`, if there is one, and save the
-    result as checkpoint 0. Does nothing if the run was resumed from a checkpoint."""
+    result as checkpoint 0. Does nothing if the run was resumed from a checkpoint.
+
+    Raises `Stopped` before it begins, or before any of its optimizer steps, if the run should
+    end."""
     if context.resumed:
         return
+    context.check_stop()
     warm = context.spec.warm_start
     if warm is not None and source is not None:
         steps = 0

@@ -1,7 +1,8 @@
 """What SIGINT and SIGTERM do to a run on this machine.
 
-The first signal stops a run at a point from which it can be resumed without losing work. The next
-one stops it at once: processes that may hang in an environment are killed, and so is this process
+The first signal stops a run before its next evaluation, warm start or iteration, after a checkpoint
+that covers all iterations; only the work of a warm start is lost that has begun. The next one stops
+it at once: processes that may hang in an environment are killed, and so is this process
 if it does not end soon. A run that is killed is resumed from its last checkpoint.
 """
 
@@ -40,8 +41,8 @@ def handle_signals(
 ) -> Iterator[Callable[[], str | None]]:
     """Handle SIGINT and SIGTERM, and watch the deadline.
 
-    Yields a function that returns the reason to stop, or None. The run asks it at the points from
-    which it can be resumed without losing work. A second signal raises `KeyboardInterrupt`, as
+    Yields a function that returns the reason to stop, or None. The run asks it where it can be
+    resumed, as said above. A second signal raises `KeyboardInterrupt`, as
     `Interruption` says."""
     reasons: list[str] = []
     notes: list[threading.Thread] = []

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from corridor_run import FORK, manifest
 from local_run import copy_run, results, run_and_kill, run_to_end, run_with_kills
 
-from agentrl_components.errors import SpecError, StoreError
+from agentrl_components.errors import SpecError, Stopped, StoreError
 from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.storage import checkpoint, keys
@@ -50,6 +51,46 @@ def test_a_run_killed_at_random_moments_gives_bit_identical_results(undisturbed,
             assert results(root) == results(reference)
             finished += 1
             span /= 2  # the machine may have been busy when it was measured
+
+
+class InterruptingView(SilentProgressView):
+    """Presses Ctrl-C when a stage begins."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self._at = at
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        super().stage(name, total)
+        if name == self._at:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_is_obeyed_after_each_evaluation_and_none_is_repeated(undisturbed, tmp_path):
+    stages: list[str] = []
+    stops = [
+        # The stage that is interrupted, the last one that begins, and the newest checkpoint.
+        ("provision", "provision", []),
+        ("evaluate: random", "evaluate: random", []),
+        ("evaluate: before", "evaluate: before", [0]),
+        ("evaluate: iteration-000003", "train", [3]),  # after the iteration is recorded
+        ("evaluate: iteration-000005", "evaluate: iteration-000005", [5]),
+    ]
+    for at, last, newest in stops:
+        view = InterruptingView(at)
+        with pytest.raises(Stopped, match="interrupted"):
+            run_to_end(manifest(), tmp_path, view)
+        stages += view.stages
+        assert view.stages[-1] == last
+        assert checkpoint.complete(DirectoryStore(tmp_path / "store"))[-1:] == newest
+    view = SilentProgressView()
+    run_to_end(manifest(), tmp_path, view)
+    evaluations = sorted(one for one in stages + view.stages if one.startswith("evaluate"))
+    numbers = [f"evaluate: iteration-{n:06d}" for n in (3, 5, 6, 9)]
+    assert evaluations == sorted(
+        ["evaluate: random", "evaluate: before", *numbers, "evaluate: after"]
+    )
+    assert results(tmp_path) == results(undisturbed[0])
 
 
 def test_a_changed_manifest_is_refused_and_the_field_is_named(undisturbed):

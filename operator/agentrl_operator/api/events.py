@@ -41,10 +41,8 @@ def transitions(before: Status, after: Status) -> Iterator[Transition]:
             Reason.SUBMITTING,
         )
         # Another condition reports the same change.
-        duplicate = condition.type == Kind.PROGRESSING and condition.reason in (
-            Reason.ENDED,
-            Reason.SUSPENDED,
-            Reason.INVALID_SPEC,
+        duplicate = condition.type == Kind.PROGRESSING and (
+            after.finished or condition.reason in (Reason.SUSPENDED, Reason.INVALID_SPEC)
         )
         if (relevant or rejected) and not initial and not duplicate:
             warning = condition.type == Kind.FAILED or condition.reason in _WARNINGS

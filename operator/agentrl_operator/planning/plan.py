@@ -115,7 +115,7 @@ def final_plan(
         .with_(state=outcome, completion_time=now, retry_time=None)
         .with_condition(kind, "True", reason, message, now)
         .with_condition(other, "False", Reason.ENDED, f"the run {outcome.lower()}", now)
-        .with_progressing("False", Reason.ENDED, message, now)
+        .with_progressing("False", reason, message, now)
     )
     last: list[Action] = [*actions, *server_deletions(observation)]
     if status.mlflow_run is not None:

@@ -240,7 +240,7 @@ def test_a_finished_schedule_succeeds_and_finishes_the_mlflow_run():
     assert got.status.state == "Succeeded"
     assert got.status.completion_time == NOW
     assert got.status.has_condition(Kind.SUCCEEDED, "True", Reason.SCHEDULE_DONE)
-    assert got.status.has_condition(Kind.PROGRESSING, "False", Reason.ENDED)
+    assert got.status.has_condition(Kind.PROGRESSING, "False", Reason.SCHEDULE_DONE)
 
 
 def test_nothing_is_decided_while_kfp_or_the_store_does_not_answer():

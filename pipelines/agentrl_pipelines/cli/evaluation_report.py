@@ -16,6 +16,7 @@ from agentrl_components.reporting import scaling
 from agentrl_components.reporting.html import percent, templates
 from agentrl_components.reporting.transcript import Replay
 from agentrl_components.spec import RunSpec
+from agentrl_components.storage.open import DirectoryStore
 from agentrl_envs.output.console import Console
 
 HIGH_SHARE = 0.05
@@ -110,19 +111,25 @@ class EvaluationReport(BaseModel):
 
 
 def write(report: EvaluationReport, folder: Path) -> None:
-    """Write eval.json and eval.html to `folder`. With a sweep of turn limits scaling.json and
-    scaling.png are written too; without one those of an earlier sweep are deleted."""
+    """Write eval.json and eval.html to `folder`, each atomically. With a sweep of turn limits
+    scaling.json and scaling.png are written too; without one those of an earlier sweep are deleted.
+
+    Raises:
+        StoreError: the folder cannot be written to. A file of an earlier evaluation that is not
+            replaced then stays whole.
+    """
     page = templates("agentrl_pipelines.cli").get_template("eval.html.j2").render(report=report)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "eval.html").write_text(page, encoding="utf-8")
-    (folder / "eval.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    files = DirectoryStore(folder)
+    # First: it says which evaluation the folder has, and all of its results are in it.
+    files.replace("eval.json", f"{report.model_dump_json(indent=1)}\n".encode())
+    files.replace("eval.html", page.encode())
     if report.policy.turn_sweep:
         found = scaling.Scaling.of(report.model, report.policy)
-        (folder / "scaling.json").write_text(found.model_dump_json(indent=1) + "\n", "utf-8")
-        (folder / "scaling.png").write_bytes(scaling.png(found))
+        files.replace("scaling.json", f"{found.model_dump_json(indent=1)}\n".encode())
+        files.replace("scaling.png", scaling.png(found))
     else:
         for name in ("scaling.json", "scaling.png"):
-            (folder / name).unlink(missing_ok=True)
+            files.delete(name)
 
 
 def comparison(family: str, spec: RunSpec, model: str, found: HeldoutResult) -> Comparison:

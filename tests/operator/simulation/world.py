@@ -46,7 +46,8 @@ class World:
         self.key = self.cluster.add("demo", "kubeflow", UID, SPEC | spec)
         self.older = [{}]
         self.shown = set()
-        self.managed = "url" not in self.cluster.resources[self.key]["spec"]["environments"][0]
+        first = self.cluster.resources[self.key]["spec"]["environments"][0]
+        self.managed = not first.keys() & {"url", "backend"}  # it has a Deployment
         self.failures, self.broken = {}, {}
         self.restart()
 

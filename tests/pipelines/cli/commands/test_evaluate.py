@@ -447,7 +447,8 @@ def test_a_result_that_cannot_be_written_is_printed(tmp_path):
     assert result.exit_code == 1
     assert "2 held-out tasks" in result.stdout
     assert "written to" not in result.stdout
-    assert "eval.html: Is a directory" in result.stderr
+    assert "eval.html: in file://" in result.stderr
+    assert "Is a directory" in result.stderr
 
 
 def test_the_turn_limits_of_environments_are_shown_where_they_differ(tmp_path):

@@ -39,6 +39,7 @@ from agentrl_components.stages.provision import provision
 from agentrl_components.stages.train import train
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore, open_store
+from agentrl_components.storage.records import read_state
 from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_envs.errors import WorldError
@@ -81,9 +82,10 @@ def run_local(
 def _run_locked(
     run: AgentRLRun, root: Path, store: Store, view: ProgressView, tracker: Tracker | None
 ) -> Report:
+    worked_s = sum(read_state(store).wall_seconds.values())
     tracker = tracker or open_tracker(run, root, store)
     status = "FAILED"
-    with handle_signals(run.spec.active_deadline_seconds, view) as should_stop:
+    with handle_signals(run.spec.active_deadline_seconds, view, worked_s) as should_stop:
         try:
             report = _run_until_done(
                 lambda: RunContext(run, store, tracker, view, should_stop), view, root

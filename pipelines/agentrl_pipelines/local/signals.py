@@ -37,9 +37,10 @@ LAST_OUTPUT_S = 1.0
 
 @contextmanager
 def handle_signals(
-    deadline_s: int | None, view: ProgressView
+    deadline_s: int | None, view: ProgressView, worked_s: float = 0.0
 ) -> Iterator[Callable[[], str | None]]:
-    """Handle SIGINT and SIGTERM, and watch the deadline.
+    """Handle SIGINT and SIGTERM, and watch the deadline, of which earlier starts of the run have
+    used `worked_s` seconds.
 
     Yields a function that returns the reason to stop, or None. The run asks it where it can be
     resumed, as said above. A second signal raises `KeyboardInterrupt`, as
@@ -61,8 +62,8 @@ def handle_signals(
         notes.append(shown)
 
     def should_stop() -> str | None:
-        if deadline_s is not None and time.monotonic() - started > deadline_s:
-            return f"spec.activeDeadlineSeconds ({deadline_s}) has passed"
+        if deadline_s is not None and worked_s + time.monotonic() - started > deadline_s:
+            return f"spec.activeDeadlineSeconds ({deadline_s}) has passed; to go on, raise it"
         return reasons[0] if reasons else None
 
     with _handler(on_signal, signal.SIGINT, signal.SIGTERM), interruption.replacing_errors():

@@ -17,6 +17,7 @@ from corridor_run import FORK, manifest
 from local_run import run_and_kill, run_to_end, run_with_sigint
 
 from agentrl_components.errors import Stopped
+from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import Compute, dump
 from agentrl_components.storage import checkpoint, keys
@@ -46,6 +47,16 @@ def test_a_deadline_stops_the_run_at_a_checkpoint(tmp_path):
     assert played > 0
     assert checkpoint.complete(store)[-1] == played
     assert json.loads(store.get(keys.STATE))["status"] == "stopped"
+
+
+def test_the_deadline_counts_the_work_of_earlier_starts(tmp_path):
+    journal = Journal(DirectoryStore(tmp_path / "store"))
+    journal.wall_seconds["rollout"] = 100.0
+    journal.write_state("stopped", "interrupted")
+    view = SilentProgressView()
+    with pytest.raises(Stopped, match=r"\(100\) has passed; to go on, raise it"):
+        run_to_end(manifest(activeDeadlineSeconds=100), tmp_path, view)
+    assert view.stages == ["provision"]
 
 
 def children(pid: int) -> list[int]:

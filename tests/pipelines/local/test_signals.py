@@ -209,3 +209,11 @@ with interrupt_at_once("interrupted."):
 def test_a_process_whose_output_nobody_reads_is_stopped_at_once_all_the_same():
     done = subprocess.run([sys.executable, "-c", EXIT_AT_ONCE], check=False, timeout=ENDED_S)
     assert done.returncode == EXIT_CODE
+
+
+def test_work_of_earlier_starts_counts_towards_the_deadline():
+    with handle_signals(3600, SilentProgressView(), worked_s=3601.0) as should_stop:
+        reason = "spec.activeDeadlineSeconds (3600) has passed; to go on, raise it"
+        assert should_stop() == reason
+    with handle_signals(3600, SilentProgressView(), worked_s=1.0) as should_stop:
+        assert should_stop() is None

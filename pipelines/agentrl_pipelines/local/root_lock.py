@@ -7,7 +7,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -23,9 +23,15 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
-def lock_root(root: Path, instead: str = "give another --root") -> Iterator[None]:
-    """Hold the lock of the folder `root`: that of the run, or that of its store. `instead` is what
-    a second run may do in place of waiting, for the message.
+def lock_root(
+    root: Path,
+    note: Callable[[str], None] = lambda text: None,
+    *,
+    instead: str = "give another --root",
+) -> Iterator[None]:
+    """Hold the lock of the folder `root`: that of the run, or that of its store. `note` is told if
+    its file system has no locks. `instead` is what a second run may do in place of waiting, for the
+    message.
 
     A POSIX record lock: the kernel releases it when this process ends, however it ends, and forked
     workers do not inherit it.
@@ -34,7 +40,7 @@ def lock_root(root: Path, instead: str = "give another --root") -> Iterator[None
         RunError: another process holds the lock; the message names it.
     """
     path = root / LOCK_FILE
-    file = _locked_file(path, instead)
+    file = _locked_file(path, note, instead)
     try:
         file.truncate(0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -60,7 +66,7 @@ def holder_was_killed(root: Path) -> bool:
     return f" on {socket.gethostname()}, started " in holder
 
 
-def _locked_file(path: Path, instead: str) -> IO[str]:
+def _locked_file(path: Path, note: Callable[[str], None], instead: str) -> IO[str]:
     """The lock file, opened and locked."""
     while True:
         file = path.open("a+", encoding="utf-8")
@@ -68,6 +74,10 @@ def _locked_file(path: Path, instead: str) -> IO[str]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in _UNSUPPORTED:
+                note(
+                    f"{path.parent}: the file system has no locks ({error.strerror}): a second run "
+                    "in this folder would not be refused, and would delete records of this one"
+                )
                 return file
             with file:
                 if error.errno not in _HELD:

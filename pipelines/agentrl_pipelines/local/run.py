@@ -68,14 +68,14 @@ def run_local(
             root.mkdir(parents=True, exist_ok=True)
             with NamedTemporaryFile(dir=root, prefix="."):
                 pass  # the folder is writable
-            stack.enter_context(lock_root(root))
+            stack.enter_context(lock_root(root, view.note))
         store = open_store(run.spec.storage, root / "store")
         if isinstance(store, DirectoryStore):
             # A run in another folder may have the same store, by its `spec.storage.url`.
             given = run.spec.storage.url is not None
             instead = "set another spec.storage.url" if given else "give another --root"
             with store_errors(store.folder):
-                stack.enter_context(lock_root(store.folder, instead))
+                stack.enter_context(lock_root(store.folder, view.note, instead=instead))
         return _run_locked(run, root, store, view, tracker)
 
 

@@ -1,5 +1,8 @@
 """Two processes cannot run in one folder."""
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,3 +140,17 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
         with lock_root(tmp_path):
             pass
     assert not (tmp_path / LOCK_FILE).exists()
+
+
+def test_a_file_system_without_locks_is_a_note(tmp_path, monkeypatch):
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)  # as NFS and Lustre do that are mounted so
+    notes: list[str] = []
+    with lock_root(tmp_path, notes.append):
+        pass
+    assert notes == [
+        f"{tmp_path}: the file system has no locks (No locks available): a second run in this "
+        "folder would not be refused, and would delete records of this one"
+    ]

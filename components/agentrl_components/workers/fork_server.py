@@ -26,8 +26,9 @@ from multiprocessing.context import (
 PRELOAD = "agentrl_components.workers.preload"
 """The module that imports what workers need."""
 
-GROUP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
-"""Signals that a terminal, `timeout`, systemd or Slurm send to the whole process group."""
+GROUP_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+"""Signals that a terminal, open or closed, `timeout`, systemd or Slurm send to the whole process
+group."""
 
 
 class _ForkProcess(ForkProcess):
@@ -72,8 +73,10 @@ def fork_server_context() -> BaseContext:
 def group_signals_blocked() -> Iterator[None]:
     """Start processes that ignore `GROUP_SIGNALS`: only the parent decides how to react. Workers
     that died of them would look as if they had run out of memory."""
+    # Python's resource tracker ignores SIGINT and SIGTERM, and inherits the blocked SIGHUP.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     resource_tracker.ensure_running()  # starting it later would unblock the signals
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What SIGINT and SIGTERM do to a run on this machine.
+"""What SIGINT, SIGTERM and SIGHUP do to a run on this machine.
 
 The first signal stops a run before its next evaluation, warm start or iteration, after a checkpoint
 that covers all iterations; only the work of a warm start is lost that has begun. The next one stops
@@ -27,6 +27,12 @@ TO_RESUME = f"{INTERRUPTED} Run the same command again to resume from the last c
 TO_CONTINUE = f"{INTERRUPTED} Run the same command again to play the episodes that are missing."
 EXIT_CODE = 130
 
+REASONS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "the terminal was closed",
+}
+"""Why a run stops, by the signal."""
 STOPPING = "stopping after the current step; press Ctrl-C again to stop at once"
 
 UNWINDING_S = 3.0
@@ -39,11 +45,12 @@ LAST_OUTPUT_S = 1.0
 def handle_signals(
     deadline_s: int | None, view: ProgressView, worked_s: float = 0.0
 ) -> Iterator[Callable[[], str | None]]:
-    """Handle SIGINT and SIGTERM, and watch the deadline, of which earlier starts of the run have
-    used `worked_s` seconds.
+    """Handle SIGINT, SIGTERM and SIGHUP, and watch the deadline, of which earlier starts of the run
+    have used `worked_s` seconds.
 
     Yields a function that returns the reason to stop, or None. The run asks it where it can be
-    resumed, as said above. A second signal raises `KeyboardInterrupt`, as
+    resumed, as said above. SIGHUP, of a terminal that is closed, is handled unless it is ignored,
+    as by `nohup`. A second signal raises `KeyboardInterrupt`, as
     `Interruption` says."""
     reasons: list[str] = []
     notes: list[threading.Thread] = []
@@ -52,9 +59,11 @@ def handle_signals(
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
+        if reasons and number == signal.SIGHUP:
+            return  # the kernel and the shell send one each, and systemd one after its SIGTERM
         if reasons:
             interruption.begin()
-        reasons.append("interrupted" if number == signal.SIGINT else "terminated")
+        reasons.append(REASONS[signal.Signals(number)])
         # Not in the handler: the step that it interrupts may hold the lock of stdout, and a stopped
         # terminal or a full pipe would halt the run.
         shown = threading.Thread(target=view.note, args=(STOPPING,), daemon=True)
@@ -66,7 +75,8 @@ def handle_signals(
             return f"spec.activeDeadlineSeconds ({deadline_s}) has passed; to go on, raise it"
         return reasons[0] if reasons else None
 
-    with _handler(on_signal, signal.SIGINT, signal.SIGTERM), interruption.replacing_errors():
+    handled = [one for one in REASONS if signal.getsignal(one) != signal.SIG_IGN]
+    with _handler(on_signal, *handled), interruption.replacing_errors():
         try:
             yield should_stop
         finally:

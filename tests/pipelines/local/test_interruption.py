@@ -140,7 +140,11 @@ def test_a_run_whose_output_cannot_be_written_ends_as_any_other(tmp_path):
     assert json.loads((root / "report.json").read_text())["status"] == "succeeded"
 
 
-def test_sigterm_to_the_process_group_stops_a_run_with_workers_cleanly(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(signal.SIGTERM, "terminated"), (signal.SIGHUP, "the terminal was closed")],
+)
+def test_a_signal_to_the_process_group_stops_a_run_with_workers_cleanly(tmp_path, number, reason):
     """`timeout`, systemd, Slurm and terminals signal the workers too, and MLflow's process."""
     endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
     compute = {"workers": 2, "device": "cpu"}
@@ -156,14 +160,14 @@ def test_sigterm_to_the_process_group_stops_a_run_with_workers_cleanly(tmp_path)
     )
     records = root / "store" / keys.ITERATIONS
     assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
-    os.killpg(process.pid, signal.SIGTERM)
+    os.killpg(process.pid, number)
     output, _ = process.communicate(timeout=300)
-    assert "stopped: terminated. Run the same command again to resume." in output
+    assert f"stopped: {reason}. Run the same command again to resume." in output
     assert "out of memory" not in output
     assert "Traceback" not in output
     assert process.returncode == 130
     store = DirectoryStore(root / "store")
-    assert json.loads(store.get(keys.STATE))["message"] == "terminated"
+    assert json.loads(store.get(keys.STATE))["message"] == reason
     assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
     with closing(sqlite3.connect(root / "mlflow.db")) as database:
         assert database.execute("select status from runs").fetchall() == [("KILLED",)]

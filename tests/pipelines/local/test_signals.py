@@ -217,3 +217,20 @@ def test_work_of_earlier_starts_counts_towards_the_deadline():
         assert should_stop() == reason
     with handle_signals(3600, SilentProgressView(), worked_s=1.0) as should_stop:
         assert should_stop() is None
+
+
+def test_a_closed_terminal_stops_a_run_however_many_signals_it_sends():
+    with handle_signals(None, SilentProgressView()) as should_stop:
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        assert should_stop() == "the terminal was closed"
+
+
+def test_a_run_below_nohup_outlives_the_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with handle_signals(None, SilentProgressView()) as should_stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert should_stop() is None
+    finally:
+        signal.signal(signal.SIGHUP, before)

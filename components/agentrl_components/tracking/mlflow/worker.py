@@ -187,9 +187,9 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
 
 def main() -> None:
     """Serve on stdin and stdout."""
-    # Both are sent to the whole process group. The run handles them, and records that it stopped.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # All are sent to the whole process group. The run handles them, and records that it stopped.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     os.nice(10)
     lighten_import(os.environ.get("MLFLOW_TRACKING_URI", ""))
     # MLflow prints to stdout: redirect that to stderr, which is the log.

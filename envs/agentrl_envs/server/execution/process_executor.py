@@ -216,7 +216,9 @@ _pools: list[EnvironmentPool] = []
 
 
 def _initialize_worker(factory: TaskSetFactory) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C
+    # The server, or the run, handles Ctrl-C and a terminal that is closed.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _pools.append(EnvironmentPool(factory()))
 

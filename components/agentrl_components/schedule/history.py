@@ -42,16 +42,16 @@ def since_rollback(history: Sequence[IterationRecord]) -> Sequence[IterationReco
 
 
 def comparable(
-    history: Sequence[IterationRecord], limit: int | None = None
+    history: Sequence[IterationRecord], limit: int | None = None, *, all_phases: bool = False
 ) -> Sequence[IterationRecord]:
     """The records whose success can be compared with that of the last one, in order: those of the
     same weights, from the latest rollback on, of the same phase, since a longer horizon changes
     what success measures, and with episodes of the same environments. With an environment less,
     which was down, success rises or falls as that one is harder or easier than the others. Only
-    the last `limit` of them, if it is given."""
+    the last `limit` of them, if it is given; with `all_phases` those of earlier phases too."""
     found: list[IterationRecord] = []
     for record in reversed(history):
-        if record.phase != history[-1].phase or len(found) == limit:
+        if len(found) == limit or not (all_phases or record.phase == history[-1].phase):
             break
         if record.absent == history[-1].absent:
             found.append(record)
@@ -67,10 +67,11 @@ def best_checkpoint(history: Sequence[IterationRecord], window: int) -> Iteratio
     evaluated, only evaluated ones are candidates. Evaluations of `evaluation.every` count, those
     at the end of a phase are not in the history (`evaluation.best_checkpoint` adds them). The
     training mean is over the last `window` records up to the checkpoint that are `comparable` with
-    its own; checkpoints of iterations without an environment, which was down, are candidates only
-    if there are no others. Of candidates with equal success the one with the higher mean score
-    wins, and of equal ones the later. A checkpoint that was beaten once stays beaten, so only the
-    best has to be kept. None: there is no checkpoint."""
+    its own, those of the phase before among them: a mean of few records is the best by chance.
+    Checkpoints of iterations without an environment, which was down, are candidates only if there
+    are no others. Of candidates with equal success the one with the higher mean score wins, and of
+    equal ones the later. A checkpoint that was beaten once stays beaten, so only the best has to be
+    kept. None: there is no checkpoint."""
     saved = [index for index, record in enumerate(history) if record.checkpointed]
     ranked = [
         (
@@ -83,7 +84,7 @@ def best_checkpoint(history: Sequence[IterationRecord], window: int) -> Iteratio
         if (success := history[index].heldout) is not None
     ]
     if not ranked:
-        recent = ((index, comparable(history[: index + 1], window)) for index in saved)
+        recent = ((index, comparable(history[: index + 1], window, all_phases=True)) for index in saved)
         ranked = [
             (
                 not history[index].absent,

@@ -84,7 +84,9 @@ def best_checkpoint(history: Sequence[IterationRecord], window: int) -> Iteratio
         if (success := history[index].heldout) is not None
     ]
     if not ranked:
-        recent = ((index, comparable(history[: index + 1], window, all_phases=True)) for index in saved)
+        recent = (
+            (index, comparable(history[: index + 1], window, all_phases=True)) for index in saved
+        )
         ranked = [
             (
                 not history[index].absent,

@@ -165,8 +165,12 @@ def _type_name(schema: Mapping[str, Any]) -> str:
         return " or ".join(map(str, schema["enum"]))
     if schema.get("type") == "array":
         return f"list of {_type_name(schema.get('items', {}))}s"
-    kinds = {"integer": "whole number", "string": "text", "boolean": "true or false"}
-    kinds["object"] = "mapping"
+    kinds = {
+        "integer": "whole number",
+        "string": "text",
+        "boolean": "true or false",
+        "object": "mapping",
+    }
     kind = str(schema.get("type", "value"))
     return kinds.get(kind, kind)
 

@@ -21,7 +21,7 @@ class Interval:
     low: float
     high: float
     n: int
-    """Number of observations; of pairs for paired samples, of both samples for unpaired ones."""
+    """Number of observations; of pairs for paired samples."""
 
 
 def wilson(successes: int, n: int, *, confidence: float = 0.95) -> Interval:

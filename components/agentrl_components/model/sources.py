@@ -70,6 +70,11 @@ def fetch_model(
     return download_from_registry(model, folder)
 
 
+def is_model_file(name: str) -> bool:
+    """Whether a model is opened from a file of this name, or key in a bucket."""
+    return any(fnmatchcase(name, pattern) for pattern in FILES)
+
+
 def commit_of(model: Model, folder: Path) -> str | None:
     """The commit of an `hf://` source that `fetch_model` returned as `folder`. None: the source is
     another one, or the folder is not in the layout of the hub's cache, `snapshots/<commit>`."""
@@ -140,7 +145,7 @@ def download_from_bucket(model: Model, storage: Storage, folder: Path) -> Path:
     for key in store.list(""):
         if key.startswith(keys.TRAINER):
             continue  # of a run's checkpoint: three times the size of the model, and not needed
-        if not any(fnmatchcase(key, pattern) for pattern in (*FILES, DESCRIBED)):
+        if key != DESCRIBED and not is_model_file(key):
             continue
         target = folder / key
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -12,15 +12,14 @@ import hashlib
 from pathlib import Path
 
 from agentrl_components.errors import ModelError, StoreError
-from agentrl_components.model.sources import commit_of
+from agentrl_components.model.sources import commit_of, is_model_file
 from agentrl_components.spec import Model, RunSpec
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import ModelRecord, find_record
 from agentrl_components.storage.store import Store
 
 WEIGHTS = ".safetensors"
-OTHERS = (".json", ".jinja", ".model", ".txt")
-"""Suffixes of configuration and tokenizer files, which are read as a whole."""
+"""Suffix of files of weights. The others, of configuration and tokenizer, are read as a whole."""
 BLOCKS, BLOCK_BYTES = 64, 4096
 """Blocks that are read of a file of weights, evenly spread: enough, since another training run
 changes nearly all of them."""
@@ -73,12 +72,12 @@ def sample_of(folder: Path) -> str:
     and some blocks of its weights. Other files and folders in it do not count."""
     digest = hashlib.sha256()
     for path in sorted(one for one in folder.iterdir() if one.is_file()):
-        if path.suffix not in (WEIGHTS, *OTHERS):
+        if not is_model_file(path.name):
             continue
         size = path.stat().st_size
         digest.update(f"{path.name}\n{size}\n".encode())
         with path.open("rb") as file:
-            if path.suffix in OTHERS or size <= BLOCKS * BLOCK_BYTES:
+            if path.suffix != WEIGHTS or size <= BLOCKS * BLOCK_BYTES:
                 digest.update(file.read())
                 continue
             for block in range(BLOCKS):

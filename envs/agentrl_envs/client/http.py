@@ -42,6 +42,7 @@ from agentrl_envs.errors import (
 )
 from agentrl_envs.http.answers import MAX_BYTES, NOT_COMPRESSED, AnswerError, bound_async
 from agentrl_envs.http.proxies import mounts
+from agentrl_envs.http.received import short
 from agentrl_envs.protocol import TIMEOUT_HEADER, ErrorDetail, ErrorResponse
 
 M = TypeVar("M", bound=BaseModel)
@@ -54,9 +55,6 @@ GATEWAY_STATUS = (502, 503, 504)
 MAX_STREAM_BYTES = 64 << 20
 """Bytes of a stream of lines: more than the steps of one request have if every observation has
 200,000 characters."""
-
-MAX_VALUE_CHARS = 200
-"""Characters of a wrong value that an error message shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,8 +248,7 @@ class ServerClient:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "the response"
-            shown = repr(first["input"])
-            shown = shown if len(shown) <= MAX_VALUE_CHARS else f"{shown[:MAX_VALUE_CHARS]}…"
+            shown = short(first["input"])
             raise ContractError(
                 f"{self.url}: {call}: {field} is {shown}: {first['msg'].lower()}"
             ) from None

@@ -210,7 +210,7 @@ def _problems(status: Mapping[str, Any]) -> Iterator[_Problem]:
             yield _of_kubernetes(waiting["reason"], waiting.get("message"))
     for condition in status.get("conditions") or ():
         if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
-            reason = condition.get("reason") or "Unschedulable"
+            reason = condition.get("reason") or UNSCHEDULABLE
             yield _of_kubernetes(reason, condition.get("message"))
 
 

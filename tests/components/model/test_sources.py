@@ -1,12 +1,11 @@
 """Models from a bucket: which service they come from, and which files."""
 
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from http_server import serving
+from http_server import AnswerHandler, serving
 
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.spec import Model, Storage
@@ -26,7 +25,7 @@ LISTED = "".join(
 )
 
 
-class Bucket(BaseHTTPRequestHandler):
+class Bucket(AnswerHandler):
     """An S3 service with a checkpoint in the bucket `models`."""
 
     fetched: ClassVar[list[str]] = []
@@ -46,14 +45,7 @@ class Bucket(BaseHTTPRequestHandler):
         else:
             self.fetched.append(url.path.removeprefix("/models/runs/walk/checkpoints/000010/"))
             body = b"{}"
-        self.send_response(200)
-        self.send_header("Content-Type", "application/xml")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
+        self.answer(200, body)
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from http_server import serving
+from http_server import AnswerHandler, serving
 
 
 def _encoded(data: bytes) -> str:
@@ -67,7 +66,7 @@ def running_provider() -> Iterator[IdentityProvider]:
         "e": _encoded(numbers.e.to_bytes(3, "big")),
     }
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(AnswerHandler):
         def do_GET(self) -> None:
             url = f"http://{self.headers['Host']}"
             answer: dict[str, Any] = {"keys": [public]}
@@ -82,14 +81,7 @@ def running_provider() -> Iterator[IdentityProvider]:
                     "id_token_signing_alg_values_supported": ["RS256"],
                 }
             body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format, args
+            self.answer(200, body, "application/json")
 
     with serving(Handler) as url:
         yield IdentityProvider(url, key)

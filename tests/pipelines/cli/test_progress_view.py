@@ -5,8 +5,8 @@ import pytest
 from rich.console import Console
 
 from agentrl_components.run.progress import IterationProgress, SilentProgressView
+from agentrl_envs.output.fail_safe import FailSafeStream
 from agentrl_pipelines.cli.progress_view import (
-    FailSafeStream,
     PlainView,
     RichView,
     clock_time,

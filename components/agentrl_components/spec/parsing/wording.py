@@ -37,6 +37,12 @@ _ALIASES: Mapping[str, str] = {"gpu": "cuda"}
 """Values that other tools have for ours, where another value of ours is spelt more like them."""
 
 _FORMATS: Mapping[str, tuple[str, str]] = {
+    HTTP_URL: ("is not an HTTP URL", "write one, such as http://host:8000"),
+    ENDPOINT: ("is not a host and port", "write one, such as minio:9000"),
+    MODEL_NAME: (
+        "is not a name of a model in MLflow",
+        "use one such as team-agent, without /, :, %, backslashes and quotes",
+    ),
     MEMORY: ("is not an amount of memory", "write one such as 512Mi, 8Gi or 8G"),
     QUANTITY: ("is not a quantity", "write one such as 2, 500m or 4Gi"),
     IMAGE: ("is not the name of an image", "write one such as registry/team/name:tag"),
@@ -163,19 +169,12 @@ def _bounded(kind: str, given: Any, bounds: dict[str, Any]) -> tuple[str, str] |
         case "string_too_long":
             most = bounds["max_length"]
             return f"is longer than {most} characters", f"shorten it to {most} or fewer"
-        case "string_pattern_mismatch" if bounds["pattern"] == HTTP_URL:
-            return f"{_shown(given)} is not an HTTP URL", "write one, such as http://host:8000"
-        case "string_pattern_mismatch" if bounds["pattern"] == ENDPOINT:
-            return f"{_shown(given)} is not a host and port", "write one, such as minio:9000"
         case "string_pattern_mismatch" if bounds["pattern"] == SOURCE:
             return _source(given)
         case "string_pattern_mismatch" if bounds["pattern"] in (STORE, TRAJECTORIES):
             return _stored(given, bounds["pattern"] == STORE)
         case "string_pattern_mismatch" if bounds["pattern"] == RAY:
             return _ray(given)
-        case "string_pattern_mismatch" if bounds["pattern"] == MODEL_NAME:
-            fix = "use one such as team-agent, without /, :, %, backslashes and quotes"
-            return f"{_shown(given)} is not a name of a model in MLflow", fix
         case "string_pattern_mismatch" if bounds["pattern"] in _FORMATS:
             reason, fix = _FORMATS[bounds["pattern"]]
             return f"{_shown(given)} {reason}", fix

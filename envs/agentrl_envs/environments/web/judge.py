@@ -108,4 +108,4 @@ def _key(variable: str) -> str:
             f"judge.key_env: {variable} is not set; set the environment variable where the "
             "environment runs"
         )
-    return os.environ[variable]
+    return os.environ[variable] or NO_KEY

@@ -151,8 +151,8 @@ def evaluate_openai(
 ) -> None:
     """Evaluate the model behind an OpenAI-compatible endpoint."""
     from agentrl_components.rollout.openai_agent import api_key
+    from agentrl_envs.output.fail_safe import fail_safe_console
     from agentrl_pipelines.cli.evaluation_view import evaluation_view_for
-    from agentrl_pipelines.cli.progress_view import fail_safe_console
     from agentrl_pipelines.local.evaluation import evaluate_endpoint
     from agentrl_pipelines.local.evaluation_folder import check_folder
     from agentrl_pipelines.local.run_folder import store_errors
@@ -184,7 +184,8 @@ def evaluate_checkpoint(
 
 def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | None) -> None:
     """Evaluate the model of the manifest; `source` is its name in the report."""
-    from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
+    from agentrl_envs.output.fail_safe import fail_safe_console
+    from agentrl_pipelines.cli.progress_view import view_for
     from agentrl_pipelines.local.evaluation import evaluate_model
     from agentrl_pipelines.local.evaluation_folder import check_folder
 
@@ -212,8 +213,8 @@ def report(
     paper: str | None,
 ) -> None:
     """Print the table, and write eval.json, eval.html and the figure to `folder`."""
+    from agentrl_envs.output.fail_safe import fail_safe_console
     from agentrl_pipelines.cli.evaluation_report import EvaluationReport, comparison, show, write
-    from agentrl_pipelines.cli.progress_view import fail_safe_console
     from agentrl_pipelines.local.run_folder import store_errors
 
     written = EvaluationReport(

@@ -47,7 +47,8 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         check_vocabularies(manifest.spec)
         print_warnings(manifest.spec, here=True)
 
-        from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
+        from agentrl_envs.output.fail_safe import fail_safe_console
+        from agentrl_pipelines.cli.progress_view import view_for
         from agentrl_pipelines.cli.run_summary import show
 
         console = fail_safe_console()

@@ -60,8 +60,9 @@ def stage(
         with collection_disabled():
             import logging
 
+            from agentrl_envs.output.fail_safe import fail_safe_console
             from agentrl_envs.output.printable import log_to_stderr
-            from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
+            from agentrl_pipelines.cli.progress_view import view_for
             from agentrl_pipelines.stages.artifacts import Artifacts
             from agentrl_pipelines.stages.context import StageContext
             from agentrl_pipelines.stages.runner import run_and_exit

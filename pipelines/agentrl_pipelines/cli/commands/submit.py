@@ -103,8 +103,9 @@ def _warn_of_short_ttl(ttl_s: int | None) -> None:
 
 def _wait_for_end(cluster: Cluster, name: str, command: str) -> int:
     """Show the progress of the run until it ends. Returns the exit code."""
+    from agentrl_envs.output.fail_safe import fail_safe_console
     from agentrl_pipelines.cli.kube_client import UnavailableError
-    from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
+    from agentrl_pipelines.cli.progress_view import view_for
 
     try:
         with closing(view_for(fail_safe_console())) as view:

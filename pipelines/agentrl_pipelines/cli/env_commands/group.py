@@ -104,7 +104,8 @@ def check_command(
 
     from agentrl_envs import registry
     from agentrl_envs.conformance.check import check, rules_for
-    from agentrl_pipelines.cli.progress_view import fail_safe_console, view_for
+    from agentrl_envs.output.fail_safe import fail_safe_console
+    from agentrl_pipelines.cli.progress_view import view_for
 
     view = view_for(fail_safe_console(stderr=True))
     with usage_errors(), open_task_set(name, options, url, protocol, token_env) as task_set:

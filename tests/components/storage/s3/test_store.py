@@ -8,7 +8,7 @@ from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from http_server import serving
+from http_server import AnswerHandler, serving
 from minio.credentials import StaticProvider
 from minio_service import SECRET_KEY, client, free_port, store_in
 
@@ -23,7 +23,7 @@ def test_an_unreachable_service_is_an_error_after_the_deadline() -> None:
     assert SECRET_KEY not in str(caught.value)
 
 
-class UnavailableTwice(BaseHTTPRequestHandler):
+class UnavailableTwice(AnswerHandler):
     """An S3 service without objects that answers the first two requests with an error. The path of
     a request contains the status and the code."""
 
@@ -41,14 +41,7 @@ class UnavailableTwice(BaseHTTPRequestHandler):
         *_, status, code = urlsplit(self.path).path.split("/")
         status, code = (status, code) if UnavailableTwice.requests <= 2 else ("404", "NoSuchKey")
         body = f"<Error><Code>{code}</Code><Message>m</Message></Error>".encode()
-        self.send_response(int(status))
-        self.send_header("Content-Type", "application/xml")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
+        self.answer(int(status), body)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +220,7 @@ def test_an_invalid_endpoint_is_a_store_error() -> None:
         )
 
 
-class Deletes(BaseHTTPRequestHandler):
+class Deletes(AnswerHandler):
     """An S3 service that answers requests to delete many objects with `answers` in turn."""
 
     answers: ClassVar[list[tuple[int, bytes]]] = []
@@ -243,16 +236,6 @@ class Deletes(BaseHTTPRequestHandler):
         name = urlsplit(self.path).path.rpartition("/")[2]
         self.requests.append(f"DELETE {name}")
         self.answer(403 if name == "kept" else 204, DENIED if name == "kept" else b"")
-
-    def answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/xml")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
 
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"

@@ -13,12 +13,10 @@ from contextlib import contextmanager
 
 from agentrl_envs.env import Observation, Step, Task
 from agentrl_envs.errors import ContractError
+from agentrl_envs.http.received import short
 
 REWARD_TOLERANCE = 1e-6
 """How far the sum of an episode's rewards may leave [0, 1] by floating-point rounding."""
-
-MAX_VALUE_CHARS = 200
-"""Characters of a wrong value that an error message shows."""
 
 CHARS_AROUND = 40
 """Characters that an error message shows on each side of one that cannot be encoded."""
@@ -133,6 +131,6 @@ def _is_number(value: object) -> bool:
 
 
 def _violation(call: str, field: str, value: object, expected: str) -> ContractError:
-    shown = repr(value)
-    shown = shown if len(shown) <= MAX_VALUE_CHARS else f"{shown[:MAX_VALUE_CHARS]}…"
-    return ContractError(f"{call}: {field} is {shown}; the contract requires it to be {expected}")
+    return ContractError(
+        f"{call}: {field} is {short(value)}; the contract requires it to be {expected}"
+    )

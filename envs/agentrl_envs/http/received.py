@@ -1,4 +1,4 @@
-"""Values that servers send: how they are read and shown, whatever they are."""
+"""Values of environments and servers: how they are read and shown, whatever they are."""
 
 from __future__ import annotations
 

@@ -132,7 +132,9 @@ class Observer:
             restore_due=health.restore_due,
         )
         failed = _has_ended(observation) and not observation.phase_succeeded
-        if failed or self._is_stopping(resource, status, observation.workload):
+        # Somebody may have deleted the KFP run in KFP: its pods end later.
+        may_be_deleted = kfp is None and resource.has_finalizer
+        if failed or may_be_deleted or self._is_stopping(resource, status, observation.workload):
             cluster, namespace = self._clients.cluster, resource.namespace
             pods = await cluster.list_pods(namespace, KFP_RUN_LABEL, (run_id,))
             problem = problem_summary(pods) or observation.pod_problem

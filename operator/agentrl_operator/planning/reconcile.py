@@ -180,6 +180,10 @@ def _running_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan
 def _start_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     """Start the attempt's KFP run, unless the delay after a failure is not over."""
     nodes, poll_s = situation.observation.nodes, situation.platform.poll_seconds
+    if situation.observation.pods:
+        # Somebody deleted the KFP run in KFP. The same attempt is submitted again.
+        message = f"the KFP run was deleted; waiting for {situation.observation.pods} pods to end"
+        return stopping.stopping_plan(situation, status, message)
     if status.retry_time is not None and situation.now < status.retry_time:
         return retries.backoff_plan(situation, run, status)
     waits_for = environments.missing(situation, run) or ray.missing(situation, run)

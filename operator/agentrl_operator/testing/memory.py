@@ -176,9 +176,9 @@ class MemoryCluster:
         return ["Running"] if run_id in self._kfp.working else []
 
     async def list_pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
-        """One pod for each working KFP run, with its problem from `pod_problems`, and by the name
-        of a run `server_pods`. A KFP run belongs to the AgentRLRun whose name its own begins
-        with."""
+        """One pod for each working or deleted KFP run, with its problem from `pod_problems`, and by
+        the name of a run `server_pods`. A KFP run belongs to the AgentRLRun whose name its own
+        begins with."""
         self._check()
         if label == "ray.io/cluster":
             return self.kuberay.pods(values)
@@ -187,7 +187,7 @@ class MemoryCluster:
         serving = self.server_pods if label == RUN_LABEL else []
         problems = {
             run_id: self.pod_problems.get(run_id, "")
-            for run_id in sorted(self._kfp.working & (own | set(values)))
+            for run_id in sorted((self._kfp.working | self._kfp.ending) & (own | set(values)))
         }
         return serving + [
             Pod(
@@ -257,6 +257,10 @@ class MemoryKfp:
         """All posted runs in order. An id that occurs twice was posted twice."""
         self.working: set[str] = set()
         """Ids of runs whose Workflow and pods are working."""
+        self.ending: set[str] = set()
+        """Ids of deleted runs whose Workflow is gone and whose pods have not ended."""
+        self.deleted: list[str] = []
+        """Ids of deleted runs, in order."""
         self.deleted_experiments: list[str] = []
         self.down = False
         """Every request fails."""
@@ -286,7 +290,7 @@ class MemoryKfp:
     async def list_runs(self, experiment: str, namespace: str) -> Mapping[str, KfpRun]:
         self._check()
         ids = {one.run_id for one in self.submitted if one.experiment == experiment}
-        return {run_id: KfpRun(state=self.states[run_id]) for run_id in ids}
+        return {run_id: KfpRun(state=self.states[run_id]) for run_id in ids & self.states.keys()}
 
     async def delete_experiment(self, experiment: str, namespace: str) -> None:
         self._check()
@@ -296,6 +300,14 @@ class MemoryKfp:
         """End the Workflow of a run; the run is then in this state."""
         self.states[run_id] = state
         self.working.discard(run_id)
+
+    def delete(self, run_id: str) -> None:
+        """Delete a run, as a person does in the UI. Its pods end later: see `ending`."""
+        del self.states[run_id]
+        self.deleted.append(run_id)
+        if run_id in self.working:
+            self.working.discard(run_id)
+            self.ending.add(run_id)
 
     def _check(self) -> None:
         if self.down:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import stat
@@ -12,9 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 from tempfile import gettempdir
 
 from agentrl_components.errors import ModelError
+from agentrl_components.model.digests import digest_of, sample_of
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.spec import Model, RunSpec
 
@@ -32,12 +33,18 @@ class ModelFolder:
     vocabulary: Sequence[str]
     """Words of the environments, for a tiny model."""
     content: str = ""
-    """Digest of the files in `path`, which names the copies. Empty if actors make none."""
+    """Digest of the files in `path`, which names the copies; of a `file://` source, which is not
+    copied, `sample_of` it. Empty if nothing is compared: all actors are on the driver's machine, or
+    the model has a commit."""
 
     @classmethod
     def of(cls, model: Model, path: Path, vocabulary: Sequence[str]) -> ModelFolder:
         """The driver's folder of `model`. Reads all of its files, unless it is used in place."""
-        content = "" if _scheme(model) in IN_PLACE else digest_of(path)
+        scheme = _scheme(model)
+        if scheme not in IN_PLACE:
+            content = digest_of(path)
+        else:
+            content = sample_of(path) if scheme == "file" else ""
         return cls(path=path, vocabulary=vocabulary, content=content)
 
     def open(
@@ -46,11 +53,11 @@ class ModelFolder:
         """The model folder on this machine. A copy is in a folder of this user in `temporary`, by
         default that of Python's `tempfile`. Raises `ModelError` if the model cannot be fetched, or
         is another one by now."""
-        if (self.path / "config.json").is_file():
-            return self.path
         fetch = fetch or partial(fetch_model, storage=spec.storage)
         if _scheme(spec.model) in IN_PLACE:
-            return fetch(spec.model, self.vocabulary, spec.seed, self.path)
+            return self._checked(spec.model, self._in_place(spec, fetch))
+        if (self.path / "config.json").is_file():
+            return self.path
 
         def fetch_same(folder: Path) -> Path:
             found = fetch(spec.model, self.vocabulary, spec.seed, folder)
@@ -65,15 +72,20 @@ class ModelFolder:
         own = own_folder(temporary or Path(gettempdir()), os.getuid())
         return copied_once(own / self.content, fetch_same)
 
+    def _in_place(self, spec: RunSpec, fetch: Fetch) -> Path:
+        """The folder on this machine of a source that is not copied."""
+        if (self.path / "config.json").is_file():
+            return self.path
+        return fetch(spec.model, self.vocabulary, spec.seed, self.path)
 
-def digest_of(folder: Path) -> str:
-    """A digest of the names and contents of the files in a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        digest.update(f"{path.relative_to(folder)}\n{content}\n".encode())
-    return digest.hexdigest()[:32]
+    def _checked(self, model: Model, found: Path) -> Path:
+        """`found`, unless it is a `file://` source with another model than the driver's folder."""
+        if _scheme(model) == "file" and self.content and sample_of(found) != self.content:
+            raise ModelError(
+                f"{model.source}: is another model on {gethostname()} than on the driver's "
+                "machine; copy the driver's folder there, or use a file system that both mount"
+            )
+        return found
 
 
 def own_folder(temporary: Path, user: int) -> Path:

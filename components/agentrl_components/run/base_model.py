@@ -8,21 +8,15 @@ a digest is recorded, and a source that has changed is refused.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from agentrl_components.errors import ModelError, StoreError
-from agentrl_components.model.sources import commit_of, is_model_file
+from agentrl_components.model.digests import sample_of
+from agentrl_components.model.sources import commit_of
 from agentrl_components.spec import Model, RunSpec
 from agentrl_components.storage import keys
 from agentrl_components.storage.records import ModelRecord, find_record
 from agentrl_components.storage.store import Store
-
-WEIGHTS = ".safetensors"
-"""Suffix of files of weights. The others, of configuration and tokenizer, are read as a whole."""
-BLOCKS, BLOCK_BYTES = 64, 4096
-"""Blocks that are read of a file of weights, evenly spread: enough, since another training run
-changes nearly all of them."""
 
 
 def at_commit(spec: RunSpec, commit: str | None) -> RunSpec:
@@ -65,22 +59,3 @@ def keep_model(store: Store, model: Model, folder: Path) -> None:
             "belong to the model as it was; restore it, or start a new run (on one machine: use "
             "another --root)"
         )
-
-
-def sample_of(folder: Path) -> str:
-    """A digest of a model folder: of its configuration and tokenizer files, and of the names, sizes
-    and some blocks of its weights. Other files and folders in it do not count."""
-    digest = hashlib.sha256()
-    for path in sorted(one for one in folder.iterdir() if one.is_file()):
-        if not is_model_file(path.name):
-            continue
-        size = path.stat().st_size
-        digest.update(f"{path.name}\n{size}\n".encode())
-        with path.open("rb") as file:
-            if path.suffix != WEIGHTS or size <= BLOCKS * BLOCK_BYTES:
-                digest.update(file.read())
-                continue
-            for block in range(BLOCKS):
-                file.seek((size - BLOCK_BYTES) * block // (BLOCKS - 1))
-                digest.update(file.read(BLOCK_BYTES))
-    return digest.hexdigest()[:32]

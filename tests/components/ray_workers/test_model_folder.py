@@ -10,11 +10,11 @@ from learner_bench import spec
 from ray_bench import connected, reserved
 
 from agentrl_components.errors import ModelError
+from agentrl_components.model.digests import digest_of
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.ray_workers.model_folder import (
     ModelFolder,
     copied_once,
-    digest_of,
     own_folder,
 )
 from agentrl_components.ray_workers.samplers import RaySamplers
@@ -61,11 +61,21 @@ def test_a_folder_of_the_manifest_that_is_missing_on_a_machine_is_named_and_noth
     tmp_path,
 ):
     manifest = spec(model={"source": f"file://{tmp_path}/gone", "context": 64})
-    model = ModelFolder.of(manifest.model, tmp_path / "gone", ())
-    assert model.content == ""
+    model = ModelFolder(path=tmp_path / "gone", vocabulary=())
     with pytest.raises(ModelError, match=r"gone: no config\.json there"):
         model.open(manifest, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_another_model_on_a_machine_is_refused(tmp_path):
+    path = fetch_model(SPEC.model, WORDS, SPEC.seed, tmp_path / "model")
+    manifest = spec(model={"source": f"file://{path}", "context": 64})
+    model = ModelFolder.of(manifest.model, path, ())
+    assert model.open(manifest, tmp_path) == path
+
+    fetch_model(SPEC.model, WORDS, SPEC.seed + 1, path)  # as on another machine
+    with pytest.raises(ModelError, match=r"model: is another model on .* than on the driver's"):
+        model.open(manifest, tmp_path)
 
 
 def fetch_text(text):

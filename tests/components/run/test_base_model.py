@@ -14,8 +14,9 @@ import pytest
 from corridor_run import manifest
 
 from agentrl_components.errors import ModelError, StoreError
+from agentrl_components.model.digests import sample_of
 from agentrl_components.model.sources import commit_of, make_tiny
-from agentrl_components.run.base_model import at_commit, keep_model, recorded_commit, sample_of
+from agentrl_components.run.base_model import at_commit, keep_model, recorded_commit
 from agentrl_components.spec import Model
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import MemoryStore

@@ -106,6 +106,21 @@ def weight_files(folder: Path) -> list[Path]:
         raise ModelError(f"{index}: is not an index of safetensors files: {error!r}") from error
 
 
+def unread_patterns(folder: Path) -> tuple[str, ...]:
+    """Regular expressions of names that the folder's files may hold and no model reads
+    (`CausalModel.unread`).
+
+    Raises:
+        ModelError: config.json cannot be read.
+        ArchitectureError: it is not of a causal language model that transformers knows.
+    """
+    if chosen_implementation(folder, "auto") == "native":
+        return Decoder.unread
+    from agentrl_components.model.foreign.open import unread_by_transformers
+
+    return CausalModel.unread + unread_by_transformers(folder)
+
+
 def has_tied_head(folder: Path) -> bool:
     """Whether the output head is the embedding, as config.json says, or else as transformers has it
     for the model type.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from agentrl_components.engines.vllm_engine.weights import required_shapes
+from agentrl_components.engines.vllm_engine.weights import stored_shapes
 from agentrl_components.errors import ModelError, WorkersLostError
 from agentrl_components.model.shape import read_shape
 from agentrl_components.ray_workers.cluster import connect
@@ -179,7 +179,7 @@ def _check_changes(spec: RunSpec, model: ModelFolder) -> None:
     wrong weights."""
     if not spec.compute.sparse_hand_over or spec.rollout.engine != "vllm":
         return
-    if any(name.endswith(RECURRENT) for name in required_shapes(model.path)):
+    if any(name.endswith(RECURRENT) for name in stored_shapes(model.path)):
         raise ModelError(
             f"spec.compute.sparseHandOver: vLLM cannot write changes into the recurrent layers "
             f"(Mamba, Gated DeltaNet) of {spec.model.source}; set it to false"

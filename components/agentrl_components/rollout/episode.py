@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agentrl_components.dialogue.protocol import Dialogue
-from agentrl_components.engines.engine import Engine, Generation, Request, Sampling
+from agentrl_components.engines.engine import Engine, Generation, Request, Sampling, Stop
 from agentrl_components.rollout.token_buffer import TokenBuffer
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.trajectory.record import CONTEXT_FULL, Ending, Trajectory, Turn
@@ -135,21 +135,32 @@ async def _turns(
         asked = request(job, rules, number, turn, room, buffer, seen.observation, dialogue)
         reply = await engine.generate(asked)
         span = buffer.reply(reply)
-        text = dialogue.text(reply.ids)
-        # A restricted reply is one of the actions, also where the prompt asks for thoughts.
-        step = await session.step(text if asked.admissible else dialogue.action(text))
+        said = spoken(reply, asked, seen.observation, dialogue)
+        step = await session.step(said if asked.admissible else dialogue.action(said))
         times = (started_s, played.seconds())
-        if played.add(_turn(reply, span, text, seen, step, times), step):
+        if played.add(_turn(reply, span, said, seen, step, times), step):
             return
         seen = Shown(step.observation, step.state)
         if turn + 1 < limit:
             buffer.observe(dialogue.following(reply.ids, seen.observation.text))
 
 
+def spoken(reply: Generation, asked: Request, observation: Observation, dialogue: Dialogue) -> str:
+    """The text of a reply. One that was restricted to the admissible actions of `observation`, and
+    was not cut off, is the action as the environment lists it, also where the prompt asks for
+    thoughts: a tokenizer may normalise a text, so that its ids do not give it back."""
+    if asked.admissible is not None and reply.stop is Stop.STOP:
+        ids = tuple(reply.ids[:-1])
+        for action, listed in zip(observation.admissible or (), asked.admissible, strict=True):
+            if tuple(listed) == ids:
+                return action
+    return dialogue.text(reply.ids)
+
+
 def _turn(
     reply: Generation,
     span: tuple[int, int],
-    text: str,
+    said: str,
     seen: Shown,
     step: Step,
     times: tuple[float, float],
@@ -159,7 +170,7 @@ def _turn(
         end=span[1],
         reward=step.reward,
         wellformed=step.wellformed,
-        action=text,
+        action=said,
         observation=seen.observation.text,
         version=reply.version,
         state=seen.state,

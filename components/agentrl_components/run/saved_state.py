@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from agentrl_components.model.load import INDEX
+from agentrl_components.model.sources import DESCRIBED
 from agentrl_components.schedule.history import best_checkpoint
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import RunSpec
@@ -138,8 +139,9 @@ def _model_files(folder: Path) -> Files:
         for path in sorted(folder.iterdir())
         if path.is_file()
         and path.suffix not in (".safetensors", ".bin")
-        # The folder may be one of our checkpoints, whose manifest lists other files.
-        and path.name not in (INDEX, keys.MANIFEST)
+        # The folder may be one of our checkpoints, whose manifest lists other files, or from
+        # MLflow's registry, which describes how another agent acts.
+        and path.name not in (INDEX, keys.MANIFEST, DESCRIBED)
         and path.stat().st_size <= MODEL_FILES_LIMIT
     }
 

@@ -21,7 +21,11 @@ from agentrl_components.update.learner import Imitated
 from agentrl_components.update.packing import Example
 from agentrl_components.warmstart.conversations import conversation_examples
 from agentrl_components.warmstart.hindsight import hindsight_episode, reached_goal
-from agentrl_components.warmstart.imitation import imitation_example, shuffled_batches
+from agentrl_components.warmstart.imitation import (
+    imitation_example,
+    shuffled_batches,
+    within_context,
+)
 from agentrl_envs.world import World
 
 Openings = Sequence[tuple[str, str]]
@@ -154,7 +158,7 @@ def from_hindsight(context: RunContext, warm: WarmStart) -> Source:
             f"warm start: {len(relabelled)} of {len(episodes)} episodes reached a goal"
         )
         weights = (warm.observation_weight, warm.path_weight)
-        return [imitation_example(e, *weights) for e in relabelled]
+        return [imitation_example(e, *weights) for e in readable(context, relabelled)]
 
     return examples
 
@@ -167,9 +171,22 @@ def from_own_successes(context: RunContext, warm: WarmStart) -> Source:
         episodes = play(context, warm, number, context.training.version)
         successes = [e for e in episodes if e.success]
         context.view.note(f"warm start: {len(successes)} of {len(episodes)} episodes succeeded")
-        return [imitation_example(e, warm.observation_weight) for e in successes]
+        fitting = readable(context, successes)
+        return [imitation_example(e, warm.observation_weight) for e in fitting]
 
     return examples
+
+
+def readable(context: RunContext, episodes: Sequence[Trajectory]) -> list[Trajectory]:
+    """The episodes that fit `model.context`; the others are counted in a note."""
+    longest = context.spec.model.context
+    fitting = within_context(episodes, longest)
+    if len(fitting) < len(episodes):
+        context.view.note(
+            f"warm start: {len(episodes) - len(fitting)} of them do not fit the context of "
+            f"{longest} tokens and are left out; raise spec.model.context"
+        )
+    return fitting
 
 
 def from_file(context: RunContext, warm: WarmStart) -> Source:

@@ -5,7 +5,8 @@ Legend: T tokens of an episode.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +32,29 @@ def imitation_example(
         allowed=None,
         temperature=1.0,
         columns={"weight": weight_T[1:]},
+    )
+
+
+def within_context(episodes: Iterable[Trajectory], longest: int) -> list[Trajectory]:
+    """The episodes as far as a model that reads `longest` tokens can learn from them. What follows
+    the last reply of a longer one is left out, and so are episodes whose replies are beyond it:
+    random play and goals put into an opening are not limited by the context."""
+    return [
+        _without_rest(episode) if len(episode.ids) > longest else episode
+        for episode in episodes
+        if episode.turns[-1].end <= longest
+    ]
+
+
+def _without_rest(episode: Trajectory) -> Trajectory:
+    """The episode up to the end of its last reply."""
+    end = episode.turns[-1].end
+    return replace(
+        episode,
+        ids=episode.ids[:end],
+        mask=episode.mask[:end],
+        logprobs=episode.logprobs[:end],
+        allowed=None,
     )
 
 

@@ -20,6 +20,7 @@ from agentrl_components.engines.torch_engine.engine import TorchEngine
 from agentrl_components.model.load import open_decoder
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.reporting.description import model_metadata
+from agentrl_components.rollout.episode import spoken
 from agentrl_components.spec import Model
 from agentrl_envs.env import Observation
 from agentrl_pipelines.local.evaluation import checkpoint_model
@@ -149,9 +150,8 @@ class TrainedAgent:
             admissible=admissible,
         )
         reply = self._runner.run(self._engine.generate(request))
-        text = self._dialogue.text(reply.ids)
-        # A restricted reply is one of the actions, also where the prompt asks for thoughts.
-        action = text if admissible else self._dialogue.action(text)
+        said = spoken(reply, request, observation, self._dialogue)
+        action = said if admissible else self._dialogue.action(said)
         self._proposed = action, reply.ids
         return action
 

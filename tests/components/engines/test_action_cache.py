@@ -1,5 +1,8 @@
 """Sets of actions are kept up to a number of tokens."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 
 from agentrl_components.engines.action_cache import ActionCache
@@ -58,3 +61,19 @@ def test_a_set_that_cannot_be_used_is_not_kept():
     for _ in range(2):
         with pytest.raises(ValueError, match="no action"):
             cached((), STOP)
+
+
+def test_two_threads_that_need_the_same_set_at_once_keep_it_once():
+    """The event loop and vLLM's thread."""
+    both = Barrier(2, timeout=60)
+
+    def made(actions, stop):
+        both.wait()  # each has found that the set is not there
+        return sum(map(sum, actions)) + stop
+
+    cached = ActionCache(made)
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda _: cached(SMALL, STOP), range(2)))
+    assert found == [26, 26]
+    assert cached.tokens == 5
+    assert cached(SMALL, STOP) == 26

@@ -14,12 +14,12 @@ from agentrl_components.engines.engine import Stop
 from agentrl_components.engines.prefix_check import CheckedEngine
 from agentrl_components.engines.random_policy import RandomEngine
 from agentrl_components.errors import DriftError
-from agentrl_components.rollout.episode import Job, Rules
+from agentrl_components.rollout.episode import Job, Rules, play
 from agentrl_components.rollout.token_rollout import TokenRollout
 from agentrl_components.trajectory.record import Ending
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
-from agentrl_envs.env import Step
+from agentrl_envs.env import Observation, Step
 from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
 from agentrl_envs.errors import ContractError
 from agentrl_envs.server.execution.process_world import ProcessWorld
@@ -103,6 +103,44 @@ async def test_the_ids_that_were_sampled_are_the_ids_that_are_trained():
         assert list(request.ids) == one.ids[: turn.start].tolist()
     assert one.logprobs[one.mask].tolist() == [-1.0] * len(sampled)
     assert not one.logprobs[~one.mask].any()
+
+
+class TypedSession:
+    """A session whose only action has two spaces, which no encoding of words gives back."""
+
+    ACTION = "push  left"
+
+    def __init__(self):
+        self.got = []
+
+    async def reset(self, task):
+        return Observation(text="a door", admissible=(self.ACTION,))
+
+    async def step(self, action):
+        self.got.append(action)
+        return Step(
+            observation=Observation(text="open"),
+            reward=1.0,
+            terminated=True,
+            truncated=False,
+            wellformed=action == self.ACTION,
+            success=True,
+            raw_score=1.0,
+        )
+
+
+async def test_a_restricted_reply_reaches_the_environment_as_the_action_that_it_listed():
+    session, engine = TypedSession(), RandomEngine()
+    one = await play(job(), rules(admissible=True), 0, session, engine, DIALOGUE)
+    assert session.got == ["push  left"]
+    assert [turn.action for turn in one.turns] == ["push  left"]
+    assert one.turns[0].wellformed
+
+
+async def test_a_restricted_reply_that_was_cut_off_is_what_was_said():
+    session, cut = TypedSession(), ScriptedEngine([DIALOGUE.encode_action("push")], Stop.LENGTH)
+    await play(job(), rules(admissible=True), 0, session, cut, DIALOGUE)
+    assert session.got == ["push"]
 
 
 async def test_an_episode_that_reaches_its_turns_is_truncated_and_ends_with_its_reply():

@@ -51,3 +51,17 @@ def test_a_history_with_a_norm_that_is_not_finite_is_restored_and_is_json(tmp_pa
     assert norms == ["NaN", "Infinity", 1.5]
     resumed = saved_state.resume(store, learner, pytest.fail, tmp_path / "spool")
     assert repr(resumed) == repr(state)
+
+
+def test_a_checkpoint_has_no_description_of_the_agent_that_the_run_began_from(tmp_path):
+    """A model of MLflow's registry is described by MLmodel: how it is prompted, with which limits.
+    That of its checkpoint is another agent."""
+    store = MemoryStore()
+    for name in ("model", "spool"):
+        (tmp_path / name).mkdir()
+    for name in ("config.json", "MLmodel"):
+        (tmp_path / "model" / name).write_text("{}")
+    state = TrainingState()
+    saved_state.save(store, tmp_path / "model", OneWeight(), state, tmp_path / "spool")
+    assert store.exists(keys.checkpoint(0, "config.json"))
+    assert not store.exists(keys.checkpoint(0, "MLmodel"))

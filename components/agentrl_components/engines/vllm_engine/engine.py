@@ -59,7 +59,8 @@ class VllmEngine:
         `start_vllm` raises.
         """
         self._loop = VllmLoop(partial(start, folder, options))
-        self._shapes = loading.required_shapes(folder)
+        self._shapes = loading.stored_shapes(folder)
+        self._required = loading.required_names(folder, self._shapes)
         self._versions = [version]
         """Versions of all weights so far; the last is in use."""
         self._load_lock = asyncio.Lock()
@@ -111,7 +112,7 @@ class VllmEngine:
             WorkersLostError: vLLM has failed, on its device or in a process, and every later
                 request fails.
         """
-        loading.check(self._shapes, weights)
+        loading.check(self._shapes, self._required, weights)
         await self.start_update(interrupt)
         await self.update(weights)
         await self.finish_update(version)
@@ -122,7 +123,7 @@ class VllmEngine:
         on or start again, as `interrupt` says. New requests wait until `finish_update`."""
         await self._load_lock.acquire()
         await self._interrupt(interrupt)
-        self._updated = set(self._shapes) if changes else set()
+        self._updated = set(self._required) if changes else set()
         if self._asleep:
             await self._load_step(loading.wake)
         await self._load_step(loading.start)
@@ -146,7 +147,7 @@ class VllmEngine:
         """Use the new weights from now on. Raises `EngineError` if some were not loaded; then every
         later request fails too."""
         label = str(len(self._versions))
-        await self._load_step(partial(loading.finish, self._shapes, self._updated, label))
+        await self._load_step(partial(loading.finish, self._required, self._updated, label))
         if self._asleep:
             await self._load_step(loading.wake_cache)
             self._asleep = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from agentrl_components.engines.weight_change import WeightChange
 from agentrl_components.errors import EngineError, ModelError
 from agentrl_components.model.causal_model import TIED_HEAD
-from agentrl_components.model.load import has_tied_head, weight_files
+from agentrl_components.model.load import has_tied_head, unread_patterns, weight_files
 
 MISFITS = (EngineError, ValueError, KeyError, AssertionError)
 """Exceptions of weights that do not fit the model: every engine would raise them."""
@@ -26,9 +27,9 @@ for them: these give up later (`sharded.rank.TIMEOUT`), so that the engine's err
 """
 
 
-def required_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shape of every weight that a hand-over must bring, by name: of those in the folder's files. A
-    tied head is none of them: trainers do not have it, whether or not the files do.
+def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Shape of every weight in the folder's files, by name. A tied head is none of them: trainers
+    do not have it, whether or not the files do.
 
     Raises:
         ModelError: a file cannot be read.
@@ -46,19 +47,35 @@ def required_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def check(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, torch.Tensor]) -> None:
-    """Check that `weights` are all of the weights that a model of `shapes` has. vLLM itself would
-    fail halfway, or ignore missing weights.
+def required_names(folder: Path, stored: Collection[str]) -> frozenset[str]:
+    """Those of the weights `stored` in the folder's files that a hand-over must bring. Trainers do
+    not have the others, as layers for multi-token prediction, and neither does vLLM.
+
+    Raises:
+        ModelError: config.json cannot be read.
+        ArchitectureError: it is not of a causal language model that transformers knows.
+    """
+    unread = unread_patterns(folder)
+    return frozenset(name for name in stored if not any(re.search(one, name) for one in unread))
+
+
+def check(
+    shapes: Mapping[str, tuple[int, ...]],
+    required: Collection[str],
+    weights: Mapping[str, torch.Tensor],
+) -> None:
+    """Check that `weights` have names and shapes of `shapes`, and all names of `required`. vLLM
+    itself would fail halfway, or ignore missing weights.
 
     Raises:
         EngineError: names every weight that is missing, unknown or has another shape.
     """
-    refuse(missing(shapes, weights.keys()) + misfits(shapes, weights))
+    refuse(missing(required, weights.keys()) + misfits(shapes, weights))
 
 
-def missing(shapes: Mapping[str, tuple[int, ...]], names: Collection[str]) -> list[str]:
+def missing(required: Collection[str], names: Collection[str]) -> list[str]:
     """What is wrong if only the weights `names` are there."""
-    return [f"{name} is missing" for name in sorted(shapes.keys() - set(names))]
+    return [f"{name} is missing" for name in sorted(set(required) - set(names))]
 
 
 def misfits(
@@ -137,12 +154,10 @@ def receive(update: Mapping[str, Any], engine: Any) -> None:
     engine.collective_rpc("update_weights", timeout=RECEIVE_S, kwargs={"update_info": update})
 
 
-def finish(
-    shapes: Mapping[str, tuple[int, ...]], loaded: Collection[str], name: str, engine: Any
-) -> None:
-    """End loading, and `use` the weights. Raises `EngineError` if some weights were
+def finish(required: Collection[str], loaded: Collection[str], name: str, engine: Any) -> None:
+    """End loading, and `use` the weights. Raises `EngineError` if some of `required` were
     not loaded."""
-    refuse(missing(shapes, loaded))
+    refuse(missing(required, loaded))
     end(engine)
     use(name, engine)
 

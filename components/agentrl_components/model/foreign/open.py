@@ -86,6 +86,15 @@ def counted(folder: Path) -> Architecture:
     )
 
 
+def unread_by_transformers(folder: Path) -> tuple[str, ...]:
+    """Regular expressions of names that files of the folder's architecture may hold and
+    transformers does not read. Raises `ArchitectureError` as `open_foreign` does."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(_config(folder))]
+    return tuple(model._keys_to_ignore_on_load_unexpected or ())
+
+
 def _attention(config: Any) -> dict[str, str]:
     """The argument that selects the attention of a model whose scores are capped, as Gemma 2's.
     transformers' default, `sdpa`, leaves the cap out."""

@@ -55,7 +55,7 @@ def vllm():
 @pytest.fixture
 def engine(vllm, tmp_path):
     save_file(NORM, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt_neox"}')
     return VllmEngine(tmp_path, VllmOptions(sleeps=True), start=lambda folder, options: vllm)
 
 

@@ -26,7 +26,7 @@ Decisions:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,9 @@ class Pieces:
     """The text before the first user message."""
     prompt: str
     """The text between a user message and the reply."""
+    space: str
+    """White space after `prompt` with which the template begins each reply (Mistral): it is part of
+    the reply, since tokenizers join a space with the word that follows. Empty in most templates."""
     closer: str
     """The special token that ends a reply."""
     glue: str
@@ -98,7 +101,11 @@ class ChatDialogue:
                 "`model.thinking: false`"
             )
         self._instructed = template.instructed(self._bare)
-        closer = self._codec.special[self._bare.closer]
+        bare = self._bare
+        written = [bare.before, bare.prompt, bare.closer, bare.glue, self._instructed or ""]
+        # Thoughts are part of replies, which `escaped` is for, too.
+        self._codec.forbid("".join(written), allowed=(THOUGHT, THOUGHT_END))
+        closer = self._codec.special[bare.closer]
         known = [self._codec.special[token] for token in ENDS if token in self._codec.special]
         own = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
         self.stop: tuple[int, ...] = tuple(dict.fromkeys([closer, *own, *known, *ends]))
@@ -109,7 +116,8 @@ class ChatDialogue:
             pieces = self._bare
             said = (self._codec.escaped(text) for text in (instructions, answer, observation))
             user, reply, seen = said
-            exchange = user + pieces.prompt + reply + pieces.closer + pieces.glue
+            spoken = pieces.space + reply + pieces.closer
+            exchange = user + pieces.prompt + spoken + pieces.glue
             return list(self._codec.encode(pieces.before + exchange + seen + pieces.prompt))
         system, seen = self._codec.escaped(instructions), self._codec.escaped(observation)
         before = self._bare.before
@@ -131,13 +139,22 @@ class ChatDialogue:
         return [] if reply and reply[-1] in self.stop else [self.stop[0]]
 
     def text(self, reply: Sequence[int]) -> str:
-        return self._codec.decode([index for index in reply if index not in self.stop])
+        text = self._codec.decode([index for index in reply if index not in self.stop])
+        return text.removeprefix(self._bare.space)
 
     def action(self, text: str) -> str:
         return after_thoughts(text, begun=self.thinks)
 
     def encode_action(self, action: str) -> list[int]:
-        return list(self._codec.encode(self._codec.escaped(action)))
+        text, space = self._codec.escaped(action), self._bare.space
+        if not space:
+            return list(self._codec.encode(text))
+        # As it is tokenized after the prompt: some tokenizers put a space before any text of its
+        # own.
+        prompt = self._codec.encode(self._bare.prompt)
+        whole = self._codec.encode(self._bare.prompt + space + text)
+        follows = whole[: len(prompt)] == prompt
+        return list(whole[len(prompt) :] if follows else self._codec.encode(space + text))
 
 
 class _Template:
@@ -166,7 +183,7 @@ class _Template:
             pieces = self.pieces(system=SYSTEM)
         except (ModelError, DriftError):
             return None
-        same = (pieces.prompt, pieces.closer, pieces.glue) == (bare.prompt, bare.closer, bare.glue)
+        same = replace(pieces, before=bare.before) == bare
         return pieces.before if same and pieces.before.count(SYSTEM) == 1 else None
 
     def pieces(self, system: str | None) -> Pieces:
@@ -177,8 +194,10 @@ class _Template:
         one, three, five = (self._render(system, MARKS[:size]) for size in (1, 3, 5))
         before, prompt = self._between(one, MARKS[:1])
         _, head, after, _ = self._between(three, MARKS[:3])
-        # The generation prompt may have more than the history, such as an empty think block.
-        kept = prompt.startswith(head)
+        # The generation prompt may have more than the history, such as an empty think block, or
+        # less: the space before a reply.
+        space = head.removeprefix(prompt) if head.startswith(prompt) else ""
+        kept = prompt.startswith(head) or space.isspace()
         grown = [before, MARKS[0], head, MARKS[1], after, MARKS[2]]
         kept &= three == "".join([*grown, prompt])
         kept &= five == "".join([*grown, head, MARKS[3], after, MARKS[4], prompt])
@@ -193,7 +212,7 @@ class _Template:
                 f"{self.name} does not end a reply with a special token; set `template: react`"
             )
         glue = after.lstrip().removeprefix(closer)
-        return Pieces(before=before, prompt=prompt, closer=closer, glue=glue)
+        return Pieces(before=before, prompt=prompt, space=space, closer=closer, glue=glue)
 
     def _render(
         self, system: str | None, texts: Sequence[str], thinking: bool | None = None

@@ -76,7 +76,8 @@ def dialogue_for(
     for a checkpoint of one, and `chat` otherwise.
 
     Args:
-        ends: end tokens named by the model's generation config; a chat reply also stops at them.
+        ends: end tokens named by the model's generation config; a reply also stops at them, but for
+            `plain`.
         thinking: replies begin with thoughts, in a chat template that has this option.
 
     Raises:
@@ -87,7 +88,7 @@ def dialogue_for(
     if template == "plain" or (template == "auto" and (tiny or has_separators(ids))):
         return PlainDialogue(ids, tokenizer.name_or_path)
     if template == "react":
-        return ReactDialogue(tokenizer)
+        return ReactDialogue(tokenizer, ends)
     return ChatDialogue(tokenizer, ends, thinking)
 
 

@@ -32,14 +32,16 @@ LINE_BREAK_MARKS = ("\n", "Ċ", "<0x0A>")
 class ReactDialogue:
     """`Observation: text` and `Action: reply` lines."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int] = ()) -> None:
+        """`ends` are further end tokens, from the model's generation config. Raises `ModelError` if
+        the tokenizer has no token for a line break."""
         self._codec = Codec(tokenizer)
         breaks = _line_breaks(tokenizer, self._codec)
-        ends = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
-        self.stop: tuple[int, ...] = tuple(dict.fromkeys([*breaks, *ends]))
+        own = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
+        self.stop: tuple[int, ...] = tuple(dict.fromkeys([*breaks, *own, *ends]))
         self.thinks = False
         blank = {index for index, text in breaks.items() if not text.strip()}
-        self._left_out = {*blank, *ends}
+        self._left_out = {*blank, *own, *(end for end in ends if end not in breaks)}
         """Stop tokens without text of the reply."""
         self._line_ends = blank | {i for i, text in breaks.items() if text.endswith("\n")}
         """Tokens after which a line begins."""

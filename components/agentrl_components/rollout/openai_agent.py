@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 KEY = "OPENAI_API_KEY"
 """Environment variable with the key, if no other is named."""
+REPLY_S = 600.0
+"""Longest time for a reply, in seconds, if no other is given: a model may think over thousands of
+tokens, and a request may wait in a server that has room for few at a time."""
 SEED_BITS = 31
 """Bits of a seed that every server accepts."""
 CONTEXT = re.compile(r"context_length_exceeded|context (length|size|window)|maximum model length")
@@ -47,9 +50,11 @@ def api_key(variable: str | None) -> str:
 class OpenAIAgent:
     """Replies with chat completions. Used and closed on one event loop."""
 
-    def __init__(self, url: str, model: str, key: str) -> None:
-        self._url, self._model = url, model
-        self._endpoint = ChatEndpoint(url, model, key)
+    def __init__(self, url: str, model: str, key: str, timeout_s: float = REPLY_S) -> None:
+        """`timeout_s` is the longest time for a reply, with the time that it waits at the
+        server."""
+        self._url, self._model, self._timeout_s = url, model, timeout_s
+        self._endpoint = ChatEndpoint(url, model, key, timeout_s=timeout_s)
         self._client = self._endpoint.client()
         self._text = self._endpoint.error_text
 
@@ -82,6 +87,11 @@ class OpenAIAgent:
             raise RunError(
                 f"--openai: {self._url} did not answer with a chat completion; check the URL, "
                 "which usually ends in /v1"
+            ) from error
+        except openai.APITimeoutError as error:
+            raise EngineError(
+                f"{self._url}: no reply within {self._timeout_s:g} s; set --timeout to more, or "
+                "--concurrency to less, if requests wait at the server"
             ) from error
         except openai.OpenAIError as error:
             raise EngineError(f"{self._url}: {self._text(error)}") from error

@@ -25,6 +25,9 @@ PERMANENT = (
 REFUSED = (openai.BadRequestError, openai.UnprocessableEntityError)
 """Errors of a request that has the same answer each time."""
 
+PROBE_S = 30.0
+"""Seconds within which an endpoint that is there answers a request without a model."""
+
 _LIMIT, _NEW_LIMIT = "max_tokens", "max_completion_tokens"
 """Names of the limit of a reply. Many servers do not know the newer one; models of OpenAI that
 think refuse the older one."""
@@ -40,6 +43,8 @@ class ChatEndpoint:
     def __init__(
         self, url: str, model: str, key: str, *, timeout_s: float = 60.0, retries: int = 4
     ) -> None:
+        """`timeout_s` is for one whole answer, with the time for which the server lets the request
+        wait. A request that got none is sent again, up to `retries` times."""
         self.url, self.model = url, model
         self._key, self._timeout_s, self._retries = key, timeout_s, retries
         self._unsupported: set[str] = set()
@@ -57,7 +62,7 @@ class ChatEndpoint:
         """The error if nothing answers at the address. Any answer will do: not every server lists
         its models."""
         try:
-            await client.with_options(max_retries=1).models.list()
+            await client.with_options(max_retries=1, timeout=PROBE_S).models.list()
         except openai.APIConnectionError as error:
             return error
         except (openai.OpenAIError, ValueError):

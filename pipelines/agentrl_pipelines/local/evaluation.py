@@ -18,7 +18,7 @@ from agentrl_components.evaluation.summary import HeldoutResult
 from agentrl_components.reporting import build
 from agentrl_components.reporting.transcript import Replay, replay
 from agentrl_components.rollout.environments import open_worlds
-from agentrl_components.rollout.openai_agent import OpenAIAgent
+from agentrl_components.rollout.openai_agent import REPLY_S, OpenAIAgent
 from agentrl_components.rollout.request import RANDOM_POLICY, CollectRequest
 from agentrl_components.rollout.tasks import TaskSource
 from agentrl_components.rollout.text_rollout import (
@@ -91,10 +91,17 @@ def evaluate_model(run: AgentRLRun, view: ProgressView) -> EvaluationResult:
 
 
 def evaluate_endpoint(
-    run: AgentRLRun, url: str, model: str, key: str, view: EvaluationWatcher, folder: Path
+    run: AgentRLRun,
+    url: str,
+    model: str,
+    key: str,
+    view: EvaluationWatcher,
+    folder: Path,
+    timeout_s: float = REPLY_S,
 ) -> EvaluationResult:
-    """Evaluate a model behind an OpenAI-compatible endpoint. Finished episodes are kept in
-    `folder`; a second call with the same arguments plays the others.
+    """Evaluate a model behind an OpenAI-compatible endpoint, which has `timeout_s` seconds for a
+    reply. Finished episodes are kept in `folder`; a second call with the same arguments plays the
+    others.
 
     Raises `RunError` if the endpoint refuses a request, and `SpecError` if `folder` has the
     episodes of another evaluation.
@@ -104,7 +111,7 @@ def evaluate_endpoint(
     with asyncio.Runner() as runner:
         worlds = runner.run(open_worlds(run.spec.environments))
         collector = TextCollector(run.spec, worlds, log)
-        agent = OpenAIAgent(url, model, key)
+        agent = OpenAIAgent(url, model, key, timeout_s)
         try:
             runner.run(agent.check())
             source = TaskSource(run.spec.environments, worlds)

@@ -50,6 +50,17 @@ def test_stop_tokens_are_the_line_breaks_shortest_first_and_end_of_text(base) ->
     assert base.convert_ids_to_tokens(list(stop)) == ["Ċ", "ĊĊ", "<|endoftext|>"]
 
 
+def test_a_reply_also_ends_at_the_tokens_of_the_generation_config(base) -> None:
+    """As an instruct model may end a line with the end of text that its base model knows."""
+    other = len(base)
+    base.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
+    dialogue = dialogue_for("react", base, tiny=False, ends=[other, *ReactDialogue(base).stop])
+    assert dialogue.stop == (*ReactDialogue(base).stop, other)
+    ended = [*dialogue.encode_action("go north"), other]
+    assert dialogue.text(ended) == "go north"
+    assert dialogue.closing(ended) == []
+
+
 def test_exactly_one_line_break_precedes_an_observation(base) -> None:
     dialogue = ReactDialogue(base)
     line, lines, end = dialogue.stop

@@ -1,16 +1,18 @@
 """What becomes of an episode whose requests an endpoint refuses."""
 
+import asyncio
+
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from agentrl_components.errors import RunError
+from agentrl_components.errors import EngineError, RunError
 from agentrl_components.rollout.openai_agent import OpenAIAgent
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.rollout.tasks import DrawnTask
-from agentrl_components.rollout.text_rollout import TextCollector
+from agentrl_components.rollout.text_rollout import Message, ReplyRequest, TextCollector
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Ending
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -150,3 +152,37 @@ async def test_a_model_without_any_name_for_the_limit_ends_the_evaluation():
     with pytest.raises(RunError, match="'max_completion_tokens' is not supported"):
         await played(endpoint)
     assert endpoint.calls == 2
+
+
+class SlowEndpoint:
+    """Never answers."""
+
+    def __init__(self):
+        self.calls = 0
+        self.app = Starlette(
+            routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])]
+        )
+
+    async def _complete(self, request: Request) -> JSONResponse:
+        self.calls += 1
+        while not await request.is_disconnected():
+            await asyncio.sleep(0.01)
+        return JSONResponse({})
+
+
+async def test_a_reply_that_takes_too_long_is_asked_for_five_times_and_the_option_is_named():
+    endpoint = SlowEndpoint()
+    request = ReplyRequest(
+        messages=[Message(role="user", content="look")],
+        admissible=None,
+        seed=1,
+        temperature=1.0,
+        top_p=1.0,
+        max_tokens=4,
+    )
+    with running(endpoint.app) as url:
+        agent = OpenAIAgent(f"{url}/v1", "m", "none", timeout_s=0.5)
+        with pytest.raises(EngineError, match=r"no reply within 0\.5 s; set --timeout to more"):
+            await agent.reply(request)
+        await agent.close()
+    assert endpoint.calls == 5

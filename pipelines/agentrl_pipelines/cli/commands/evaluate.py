@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     metavar="VAR",
     help="With --openai: environment variable with the API key.  [default: OPENAI_API_KEY]",
 )
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="With --openai: longest time for a reply.  [default: 600]",
+)
 @click.option("--tasks", type=int, help="Number of held-out tasks.")
 @click.option("--samples", type=int, help="Samples per task; above 1, pass@k is reported.")
 @click.option("--max-turns", type=int, help="Maximum turns of an episode.")
@@ -65,6 +71,7 @@ def evaluate(
     url: str | None,
     model_name: str | None,
     key_env: str | None,
+    timeout: float | None,
     tasks: int | None,
     samples: int | None,
     max_turns: int | None,
@@ -90,7 +97,7 @@ def evaluate(
         "evaluation.turnSweep": None if sweep is None else f"[{sweep}]",
     }
     fields = [f"{field}={value}" for field, value in options.items() if value is not None]
-    check_model_options(model, root, checkpoint, url, model_name, key_env)
+    check_model_options(model, root, checkpoint, url, model_name, key_env, timeout)
     with exit_on_error():
         from agentrl_components.errors import SpecError
         from agentrl_components.spec.parsing.load import load
@@ -109,7 +116,7 @@ def evaluate(
                 raise SpecError(mistakes)
             folder = out or Path("runs") / run.metadata.name / "eval"
             if url is not None and model_name is not None:
-                evaluate_openai(run, url, model_name, key_env, folder, paper)
+                evaluate_openai(run, url, model_name, key_env, timeout, folder, paper)
             elif root is not None:
                 evaluate_checkpoint(run, root, checkpoint or "best", out, paper)
             else:
@@ -123,6 +130,7 @@ def check_model_options(
     url: str | None,
     model_name: str | None,
     key_env: str | None,
+    timeout: float | None,
 ) -> None:
     """Raises `click.UsageError` if the options name several models, or an option has no effect."""
     named = {"--model": model, "--root": root, "--openai": url}
@@ -141,16 +149,23 @@ def check_model_options(
         raise click.UsageError(
             f"--openai: {url} is not an HTTP URL; write one, such as http://localhost:8000/v1"
         )
-    for name, value in (("--model-name", model_name), ("--key-env", key_env)):
+    of_endpoints = {"--model-name": model_name, "--key-env": key_env, "--timeout": timeout}
+    for name, value in of_endpoints.items():
         if value is not None and url is None:
             raise click.UsageError(f"{name}: has no effect without --openai")
 
 
 def evaluate_openai(
-    run: AgentRLRun, url: str, name: str, key_env: str | None, folder: Path, paper: str | None
+    run: AgentRLRun,
+    url: str,
+    name: str,
+    key_env: str | None,
+    timeout_s: float | None,
+    folder: Path,
+    paper: str | None,
 ) -> None:
     """Evaluate the model behind an OpenAI-compatible endpoint."""
-    from agentrl_components.rollout.openai_agent import api_key
+    from agentrl_components.rollout.openai_agent import REPLY_S, api_key
     from agentrl_envs.output.fail_safe import fail_safe_console
     from agentrl_pipelines.cli.evaluation_view import evaluation_view_for
     from agentrl_pipelines.local.evaluation import evaluate_endpoint
@@ -162,7 +177,7 @@ def evaluate_openai(
     view = evaluation_view_for(fail_safe_console())
     try:
         with store_errors(folder):
-            result = evaluate_endpoint(run, url, name, key, view, folder)
+            result = evaluate_endpoint(run, url, name, key, view, folder, timeout_s or REPLY_S)
     finally:
         view.close()
     report(run, model, result, folder, paper)

@@ -374,6 +374,7 @@ def test_an_endpoint_that_does_not_answer_is_an_error_before_anything_is_played(
         (["--checkpoint", "3"], "--checkpoint: requires --root"),
         (["--openai", "http://x/v1"], "--model-name: required with --openai"),
         (["--key-env", "K"], "--key-env: has no effect without --openai"),
+        (["--timeout", "9"], "--timeout: has no effect without --openai"),
         (["--tasks", "-3"], "spec.evaluation.tasks"),
         (["--sweep", "4,2"], "spec.evaluation.turnSweep"),
         (["--root", "/nowhere"], "--root: /nowhere"),

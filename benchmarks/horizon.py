@@ -174,6 +174,7 @@ def train_arm(
             if iterations:
                 done.append(Phase(max_turns=max_turns, iterations=iterations))
         cpu = processor_s(os.getpid()) - began
+        budget.limit = None  # an evaluation is not part of it
         after = evaluate(context, keys.AFTER)
         outcome = Outcome(
             arm=arm.name,
@@ -199,7 +200,8 @@ class TurnBudget:
     def __init__(self, store: DirectoryStore) -> None:
         self._store = store
         self.turns = 0
-        self.limit = 0
+        self.limit: int | None = 0
+        """None: there is none."""
         self.curve: list[tuple[int, float]] = []
 
     def reason(self) -> str | None:
@@ -208,7 +210,8 @@ class TurnBudget:
             record = json.loads(self._store.get(keys.iteration(len(self.curve))))["metrics"]
             self.turns += int(record["train/environment_turns"])
             self.curve.append((self.turns, record["train/success"]))
-        return "the turns of the phase are used" if self.turns >= self.limit else None
+        used = self.limit is not None and self.turns >= self.limit
+        return "the turns of the phase are used" if used else None
 
 
 @contextmanager

@@ -277,16 +277,19 @@ def _heldout_points(report: Report) -> list[tuple[int, HeldoutResult]]:
 
 
 def _annotate(axes: Axes, report: Report, span: int) -> None:
-    """Annotate the evaluations before and after training with their success."""
-    ends = ((report.heldout.before, 0, 9, "left"), (report.heldout.after, span, -9, "right"))
-    for found, x, away, side in ends:
+    """Annotate the evaluations before and after training with their success: above their interval,
+    or below it at the top of the axes."""
+    ends = ((report.heldout.before, 0, "left"), (report.heldout.after, span, "right"))
+    for found, x, side in ends:
         if found is not None:
+            above = found.high < 0.9
             axes.annotate(
                 f"{found.success * 100:.1f} %",
-                (x, found.success),
-                (away, 9 if found.success < 0.85 else -15),
+                (x, found.high if above else found.low),
+                (0, 5 if above else -5),
                 textcoords="offset points",
                 ha=side,
+                va="bottom" if above else "top",
                 color=HELDOUT,
                 fontsize=11,
                 fontweight="bold",

@@ -23,6 +23,10 @@ from agentrl_components.spec import RunSpec
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+GENERATION = "generation_config.json"
+"""File of a model folder with the end tokens, and with the sampling that servers and transformers
+use by default."""
+
 Template = Literal["auto", "plain", "react", "chat"]
 """Values of `model.template` in a manifest."""
 
@@ -95,7 +99,7 @@ def dialogue_for(
 def generation_ends(folder: Path) -> tuple[int, ...]:
     """The end tokens that the generation config of the model in `folder` names, if it has one.
     Raises `ModelError` if it cannot be read."""
-    path = folder / "generation_config.json"
+    path = folder / GENERATION
     if not path.is_file():
         return ()
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from agentrl_components.dialogue.open import GENERATION
 from agentrl_components.model.load import INDEX
 from agentrl_components.model.sources import DESCRIBED
 from agentrl_components.schedule.history import best_checkpoint
@@ -26,6 +27,8 @@ from agentrl_components.update.learner import Learner
 MODEL_FILES_LIMIT = 64 * 2**20
 """Largest file of the model folder, in bytes, that is copied into each checkpoint: configuration
 and tokenizer files."""
+GENERATION_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
+"""What checkpoints keep of generation_config.json."""
 
 
 @dataclass(slots=True)
@@ -55,6 +58,8 @@ def save(
     trainers = learner.trainers
     types: set[torch.dtype] = set()
     files = _model_files(model_folder)
+    if GENERATION in files:
+        files[GENERATION] = _without_sampling(files[GENERATION])
     files |= tensors.pack_weights(_noting_types(trainers.weights(), types), spool)
     if torch.float32 in types:
         files["config.json"] = _with_float32(files["config.json"])
@@ -144,6 +149,15 @@ def _model_files(folder: Path) -> Files:
         and path.name not in (INDEX, keys.MANIFEST, DESCRIBED)
         and path.stat().st_size <= MODEL_FILES_LIMIT
     }
+
+
+def _without_sampling(generation: bytes | Path) -> bytes | Path:
+    """generation_config.json with its tokens only: servers and transformers would apply the top_k
+    and the penalties of the model that the run began from, with which it was not trained."""
+    assert isinstance(generation, bytes)
+    stated = json.loads(generation)
+    kept = {name: stated[name] for name in GENERATION_TOKENS if name in stated}
+    return json.dumps(kept, indent=1).encode()
 
 
 def _noting_types(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from iteration_records import iteration_record
 
+from agentrl_components.dialogue.open import generation_ends
 from agentrl_components.run import saved_state
 from agentrl_components.run.saved_state import TrainingState
 from agentrl_components.storage import checkpoint, keys
@@ -65,3 +66,33 @@ def test_a_checkpoint_has_no_description_of_the_agent_that_the_run_began_from(tm
     saved_state.save(store, tmp_path / "model", OneWeight(), state, tmp_path / "spool")
     assert store.exists(keys.checkpoint(0, "config.json"))
     assert not store.exists(keys.checkpoint(0, "MLmodel"))
+
+
+def test_a_checkpoint_keeps_the_tokens_of_the_generation_config_and_no_way_to_sample(tmp_path):
+    """That of Qwen2.5-Instruct. Servers and transformers would apply its top_k and its penalty,
+    with which the agent was not trained."""
+    store = MemoryStore()
+    for name in ("model", "spool", "fetched"):
+        (tmp_path / name).mkdir()
+    of_the_base = {
+        "bos_token_id": 3,
+        "do_sample": True,
+        "eos_token_id": [5, 3],
+        "max_new_tokens": 2048,
+        "pad_token_id": 3,
+        "repetition_penalty": 1.05,
+        "temperature": 0.7,
+        "top_k": 20,
+        "top_p": 0.8,
+        "transformers_version": "4.37.0",
+    }
+    (tmp_path / "model/generation_config.json").write_text(json.dumps(of_the_base))
+    saved_state.save(store, tmp_path / "model", OneWeight(), TrainingState(), tmp_path / "spool")
+    checkpoint.fetch(store, 0, tmp_path / "fetched")
+    assert json.loads((tmp_path / "fetched/generation_config.json").read_text()) == {
+        "bos_token_id": 3,
+        "eos_token_id": [5, 3],
+        "pad_token_id": 3,
+    }
+    # A run that goes on from the checkpoint ends replies at the same tokens.
+    assert generation_ends(tmp_path / "fetched") == generation_ends(tmp_path / "model") == (5, 3)

@@ -90,8 +90,9 @@ class OpenAIAgent:
             ) from error
         except openai.APITimeoutError as error:
             raise EngineError(
-                f"{self._url}: no reply within {self._timeout_s:g} s; set --timeout to more, or "
-                "--concurrency to less, if requests wait at the server"
+                f"{self._url}: no connection within {self._endpoint.connect_s:g} s, or no reply "
+                f"within {self._timeout_s:g} s; check the server, or set --timeout to more, or "
+                "--concurrency to less, if requests wait there"
             ) from error
         except openai.OpenAIError as error:
             raise EngineError(f"{self._url}: {self._text(error)}") from error

@@ -25,6 +25,9 @@ PERMANENT = (
 REFUSED = (openai.BadRequestError, openai.UnprocessableEntityError)
 """Errors of a request that has the same answer each time."""
 
+CONNECT_S = 60.0
+"""Longest time until a connection is there, in seconds. A host that is gone may not even refuse
+one, and a reply may have many minutes."""
 PROBE_S = 30.0
 """Seconds within which an endpoint that is there answers a request without a model."""
 
@@ -44,8 +47,10 @@ class ChatEndpoint:
         self, url: str, model: str, key: str, *, timeout_s: float = 60.0, retries: int = 4
     ) -> None:
         """`timeout_s` is for one whole answer, with the time for which the server lets the request
-        wait. A request that got none is sent again, up to `retries` times."""
+        wait; to connect, it has `CONNECT_S`. A request that got no answer is sent again, up to
+        `retries` times."""
         self.url, self.model = url, model
+        self.connect_s = min(timeout_s, CONNECT_S)
         self._key, self._timeout_s, self._retries = key, timeout_s, retries
         self._unsupported: set[str] = set()
 
@@ -54,7 +59,7 @@ class ChatEndpoint:
         return openai.AsyncOpenAI(
             base_url=self.url,
             api_key=self._key,
-            timeout=self._timeout_s,
+            timeout=openai.Timeout(self._timeout_s, connect=self.connect_s),
             max_retries=self._retries,
         )
 

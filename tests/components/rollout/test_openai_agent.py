@@ -9,12 +9,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agentrl_components.errors import EngineError, RunError
-from agentrl_components.rollout.openai_agent import OpenAIAgent
+from agentrl_components.rollout.openai_agent import REPLY_S, OpenAIAgent
 from agentrl_components.rollout.request import CollectRequest
 from agentrl_components.rollout.tasks import DrawnTask
 from agentrl_components.rollout.text_rollout import Message, ReplyRequest, TextCollector
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Ending
+from agentrl_envs.chat.endpoint import ChatEndpoint
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.run import running
 from agentrl_envs.world import LocalWorld
@@ -182,7 +183,14 @@ async def test_a_reply_that_takes_too_long_is_asked_for_five_times_and_the_optio
     )
     with running(endpoint.app) as url:
         agent = OpenAIAgent(f"{url}/v1", "m", "none", timeout_s=0.5)
-        with pytest.raises(EngineError, match=r"no reply within 0\.5 s; set --timeout to more"):
+        with pytest.raises(EngineError, match=r"no reply within 0\.5 s; .* set --timeout to more"):
             await agent.reply(request)
         await agent.close()
     assert endpoint.calls == 5
+
+
+async def test_a_host_that_is_gone_is_waited_for_as_long_as_a_connection_takes_not_a_reply():
+    async with ChatEndpoint("http://h/v1", "m", "none", timeout_s=REPLY_S).client() as client:
+        assert (client.timeout.connect, client.timeout.read) == (60, 600)
+    async with ChatEndpoint("http://h/v1", "m", "none", timeout_s=2.0).client() as client:
+        assert (client.timeout.connect, client.timeout.read) == (2, 2)

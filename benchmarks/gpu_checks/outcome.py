@@ -19,7 +19,7 @@ class Outcome:
     """How a check ended."""
 
     name: str
-    status: Literal["ok", "failed", "skipped"]
+    status: Literal["ok", "failed", "skipped", "unfinished"]
     reason: str = ""
     figures: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0

@@ -65,12 +65,23 @@ def test_a_check_ends_with_the_process_that_started_it(tmp_path):
     command = [sys.executable, str(GPU), "--cpu", "--only", "device,fsdp_one", "--out", str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
-        assert started.stdout.readline().startswith("ok      device")
+        assert started.stdout.readline().startswith("ok         device")
         (check,) = children(started)
         started.terminate()
         assert started.wait(timeout=30) == 128 + signal.SIGTERM
     assert not check.is_running() or check.status() == psutil.STATUS_ZOMBIE
     assert [one["name"] for one in json.loads(out.read_text())["checks"]] == ["device"]
+
+
+def test_checks_without_time_are_unfinished_and_named_with_the_command_for_them(tmp_path):
+    out = tmp_path / "gpu.json"
+    options = ["--cpu", "--only", "device,fsdp_one", "--seconds", "1", "--out", str(out)]
+    command = [sys.executable, str(GPU), *options]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    checks = json.loads(out.read_text())["checks"]
+    assert [one["status"] for one in checks] == ["unfinished", "unfinished"]
+    assert ended.stdout.endswith("for the rest: benchmarks/gpu.py --only device,fsdp_one\n")
 
 
 def children(started: "subprocess.Popen[str]") -> list[psutil.Process]:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 
 def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
-    """The array as a tensor on a device. Does not wait for what a GPU has been given to do before,
-    as a copy from memory that is not pinned does."""
+    """The array as a tensor on a device. The copy is from pinned memory, so that it does not wait
+    for work that was queued on the GPU before."""
     tensor = torch.from_numpy(array)
     if device.type != "cuda":
         return tensor.to(device)

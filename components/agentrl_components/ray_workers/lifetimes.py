@@ -21,7 +21,8 @@ from agentrl_components.spec import RunSpec
 NAMESPACE = "agentrl"
 """Ray's namespace of the names of actors."""
 DRIVER_S = 60.0
-"""Ray counts a driver as dead at once if its process ends, and 15 s later if its machine does."""
+"""How long to wait until Ray counts an earlier driver as dead: it does so at once if the process
+ended, and 15 s later if its machine did."""
 TAKEN_OVER_S = 60.0
 """How long an actor may take to end what an earlier driver asked of it."""
 BEHIND_S = 10.0

@@ -157,9 +157,9 @@ class RaySamplers:
         self._close_sessions("rest")
 
     def replace(self, lost: Sequence[LostActor]) -> None:
-        """Start samplers in the place of those that have died, or vLLM in them. All calls of one
-        fail: only the first replaces it. One whose connection broke, and that answers again, stays.
-        """
+        """Replace samplers that have died, or whose vLLM has. All pending calls of a sampler fail,
+        and only the first failure replaces it. One whose connection broke, and that answers again,
+        stays."""
         deaths = {
             one.place: one.death
             for one in sorted(lost, key=lambda one: one.place)

@@ -26,7 +26,7 @@ class IterationProgress:
     success: float
     """Training success, a moving mean."""
     tokens_per_s: float
-    """Sampled tokens per second."""
+    """Tokens of all episodes, with prompts and observations, per second of rollout and update."""
     score: float | None = None
     """Mean score of the training episodes, a moving mean. None: the same as `success`."""
     seconds_left: float | None = None

@@ -26,12 +26,12 @@ SMALL = 256 << 20
 """Bytes of weights, and of gradients, that a rank on a CPU holds whole, where the memory is not
 known."""
 PADDING = 1.8
-"""Tokens in the attention of GPUs, as a multiple of those of the pack: at most `DENSE_SPEED` of
+"""Largest ratio of padded to real tokens in attention on GPUs: `DENSE_SPEED` of
 `model.packed_attention`, above which episodes are not padded."""
 SELECTIVE_COST = 0.13
-"""Seconds that a block loses if it computes again what is cheap, as a multiple of what it loses if
-it computes everything again: the times of its kernels (torch's profiler) in the update of 65,536
-tokens of `benchmarks/gpu.py`, on an H100."""
+"""Time of the selective recomputation of a block, relative to that of its full recomputation: the
+times of its kernels (torch's profiler) in the update of 65,536 tokens of `benchmarks/gpu.py`, on an
+H100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class Recomputation:
     """Whether logits are computed again, chunk by chunk."""
 
     def cost(self, shape: Architecture, size: PassSize) -> float:
-        """Seconds that are lost, as a multiple of those of a block that computes all again. Logits
-        cost the operations of their product, as a multiple of those of a block's products."""
+        """Time of recomputation, in units of one fully recomputed block. Logits cost the operations
+        of their product, relative to those of a block's products."""
         heads = 2 * (shape.heads + shape.kv_heads) * shape.head_width
         block = size.tokens * (heads + 3 * shape.intermediate)
         logits = size.free * shape.vocabulary / block if self.logits else 0.0

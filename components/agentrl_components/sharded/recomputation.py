@@ -159,9 +159,9 @@ def bytes_to_come(decoders: Sequence[CausalModel], spec: RunSpec) -> int:
 
 
 def copies_fit(decoder: CausalModel, spec: RunSpec, device: torch.device) -> bool:
-    """Whether the only rank, whose policy is `decoder`, on the meta device, can hold copies of all
-    weights and a pass's gradients of them (`CopiedWeights`) beside the rest. On a CPU, and with
-    LoRA, whose weights are small, it can."""
+    """Of a run with one rank: whether its memory suffices for copies of all weights and for the
+    gradients of one pass (`CopiedWeights`). `decoder` is the policy on the meta device. True on a
+    CPU, and with LoRA, whose weights are small."""
     if device.type != "cuda" or spec.model.lora is not None:
         return True
     return whole_bytes(decoder, spec) <= _free(device)

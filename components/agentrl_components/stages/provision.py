@@ -28,8 +28,8 @@ SAMPLE = 8
 
 
 RESULTS = (keys.CHECKPOINTS, keys.EVALUATIONS, keys.ITERATIONS, keys.TRAJECTORIES)
-"""Prefixes of what depends on the tasks. A run that has none of it may still get other tasks: an
-environment of one's own often fails at first, and is mended."""
+"""Prefixes of stored results that depend on the tasks. Until one exists the tasks may change, so
+that a new environment can be corrected."""
 COMPARED = {
     "name": "its name is",
     "train": "the number of its training tasks is",

@@ -11,8 +11,8 @@ WAITED_SHARE = 0.05
 
 @dataclass(slots=True)
 class Lead:
-    """The updates whose groups may be started beside those of the next one: as few as keep the
-    trainers busy, at least 1, and at most `most`, which is `rollout.maxStaleness`.
+    """The number of updates beyond the next one for which groups are started: the fewest that keep
+    the trainers busy, at least 1, and at most `most`, which is `rollout.maxStaleness`.
 
     Groups that were completed long before they are learnt from are older than they need to be. So
     the lead shrinks while the groups of a whole further update wait already, and grows when the

@@ -88,8 +88,8 @@ def horizon_metrics(phase: int, max_turns: int) -> dict[str, float]:
 
 def evaluation_metrics(found: HeldoutResult, done: int) -> tuple[int, dict[str, float]]:
     """The iteration and the metrics of an evaluation as they are recorded in the tracker. `done`:
-    the iterations completed before the evaluation named "after". Without an environment that was
-    down there are only those of the others, since a curve joins what is comparable."""
+    the iterations completed before the evaluation named "after". If an environment was down, only
+    the metrics of the others are returned, because the mean is not comparable."""
     if found.name == "random":
         return 0, {"heldout/random": found.success}
     number = keys.evaluation_number(found.name)

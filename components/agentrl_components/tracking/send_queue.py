@@ -166,7 +166,7 @@ class SendQueue:
         over those of the job.
 
         It is taken before newer jobs of its kind; with `behind`, after those and after one of
-        another kind, since it may be this job alone that cannot be sent."""
+        another kind, in case only this job fails."""
         with self._changed:
             if behind:
                 self._behind.add(type(job))

@@ -8,8 +8,8 @@ from typing import Self
 
 
 class HeldOpen:
-    """Base of objects that keep other things open until their `with` block ends. What they keep
-    open is told the error that ended the block."""
+    """Base of context managers that own an `ExitStack`. Its contexts get the exception that ended
+    the block."""
 
     _opened: ExitStack
 

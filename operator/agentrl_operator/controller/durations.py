@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Durations:
-    """One thing that is observed of runs at each reconciliation, and since when. An operator that
-    starts again begins to count anew."""
+    """For each run, how long a condition has held without interruption. An operator that restarts
+    begins to count anew."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` returns seconds."""

@@ -73,7 +73,7 @@ def fingerprint(
 
 def found_fingerprint(sandboxes: Sequence[Mapping[str, Any]]) -> str:
     """The fingerprint of the Sandboxes of an environment together: of their names, and of what each
-    was created from. It has no part `RUN` if one of theirs has none."""
+    was created from. The part `RUN` is left out if a Sandbox lacks it."""
     found = {one["metadata"]["name"]: created_from(one) for one in sandboxes}
     run_parts = {name: server_fingerprint.run_part(one) for name, one in found.items()}
     whole = {name: server_fingerprint.whole(one) for name, one in found.items()}

@@ -60,7 +60,7 @@ class Metrics:
             ["state"],
             registry=self.registry,
         )
-        # A series that begins with its first event has no increase by it.
+        # Create all series at 0: `increase()` misses the event with which a series appears.
         for result in RESULTS:
             self.reconciles.labels(result)
         for error in DEPENDENCIES:

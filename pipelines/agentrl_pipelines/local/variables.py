@@ -29,8 +29,8 @@ ADDRESSES = {
 
 
 def set_variables(compute: Compute, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set those of `compute.env` that this process does not have. Call it before what reads them
-    is imported: a client of a model hub, an engine, an environment.
+    """Set the variables of `compute.env` that this process does not have. Call it before what
+    reads them is imported: a client of a model hub, an engine, an environment.
 
     Raises `SpecError` for the address of a service whose credentials are set."""
     mistakes = list(_new_addresses(compute, environment))

@@ -184,6 +184,15 @@ def test_phases_have_first_and_last_success_and_the_reason_of_their_end(store):
     assert (third.success_first, third.ended) == (None, "not started")
 
 
+def test_first_and_last_success_of_a_phase_are_means_over_five_iterations():
+    """Of 0.1 to 0.7: the mean of 0.1 to 0.5, and that of 0.3 to 0.7."""
+    store = MemoryStore()
+    for iteration in range(7):
+        put_iteration(store, iteration, 0, 3, (iteration + 1) / 10)
+    first, *_ = build(store, RUN).phases
+    assert (first.success_first, first.success_last) == pytest.approx((0.3, 0.5))
+
+
 def test_consecutive_alarms_are_merged(store):
     alarms = build(store, RUN).alarms
     assert [(a.signal, a.first, a.last) for a in alarms] == [

@@ -69,6 +69,36 @@ def test_the_deviation_within_groups_is_of_the_rewards_that_are_learnt_from():
     assert training_metrics([first, second], 0, Reward())["train/reward_std"] == 0.0
 
 
+def test_the_metrics_of_an_iteration_are_those_of_its_completed_episodes():
+    """Group 0: solved in the last of 2 turns, and failed in as many; group 1: failed after one,
+    with a reply that is not well-formed; one episode was lost. Four, four and two tokens."""
+    good = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=0)
+    bad = replace(good, wellformed=False)
+    outcomes = [
+        {"group": 0, "turns": (good, good), "success": True, "score": 1.0, "ids": np.arange(4)},
+        {"group": 0, "turns": (good, good), "success": False, "score": 0.5, "ids": np.arange(4)},
+        {"group": 1, "turns": (bad,), "success": False, "score": 0.0, "ids": np.arange(2)},
+    ]
+    whole = episodes(whole=3, gone=1)
+    played = [replace(e, max_turns=2, **o) for e, o in zip(whole, outcomes, strict=False)]
+    assert training_metrics([*played, whole[3]], 1, Reward()) == pytest.approx(
+        {
+            "train/success": 1 / 3,
+            "train/score": 0.5,
+            "train/turns": 5 / 3,
+            "train/capped": 1 / 3,  # of the two with all turns the one that failed
+            "train/wellformed": 4 / 5,
+            "train/reward_std": 0.125,  # 0.25 and 0
+            "train/silent_groups": 1.0,
+            "train/episodes": 3.0,
+            "train/out_of_tokens": 0.0,
+            "train/lost": 1.0,
+            "train/tokens": 10.0,
+            "train/environment_turns": 5.0,
+        }
+    )
+
+
 def test_staleness_is_counted_for_each_sampled_token():
     """A reply of versions 4, 4, 6, whose second token was forced, trained at version 7."""
     turn = Turn(

@@ -20,7 +20,7 @@ class EqualRows:
     """Which rows of a pass have the same tokens, cached and new."""
 
     def __init__(self, fresh: Sequence[Sequence[int]], sessions: Sequence[Session]) -> None:
-        """Mark the sessions whose tokens are the same after this pass, too."""
+        """Group equal rows, and mark the sessions whose tokens are equal after this pass too."""
         distinct: dict[tuple[object, tuple[int, ...]], int] = {}
         rows_B: list[int] = []
         firsts_R: list[int] = []

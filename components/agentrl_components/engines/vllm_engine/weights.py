@@ -28,8 +28,8 @@ for them: these give up later (`sharded.rank.TIMEOUT`), so that the engine's err
 
 
 def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shape of every weight in the folder's files, by name. A tied head is none of them: trainers
-    do not have it, whether or not the files do.
+    """Shape of every weight in the folder's files, by name, without a tied head: trainers do not
+    have it, whether or not the files do.
 
     Raises:
         ModelError: a file cannot be read.
@@ -171,8 +171,8 @@ def end(engine: Any) -> None:
 
 def use(name: str, engine: Any) -> None:
     """Use what was loaded from now on: outputs call it `name`, and cached keys and values of
-    earlier weights are dropped. vLLM computes those of replies that pause again; a token that it
-    has begun to sample for them with the earlier weights is dropped too."""
+    earlier weights are dropped. vLLM computes those of paused replies again, and drops a token
+    that it was sampling for them with the earlier weights."""
     engine.set_weight_version(name)
     if not engine.reset_prefix_cache(reset_running_requests=True):
         raise RuntimeError("the prefix cache is in use and still has keys of the old version")

@@ -15,7 +15,8 @@ from agentrl_components.errors import ArchitectureError, model_errors
 
 
 class Head:
-    """The head: the whole model, with hidden states in place of its body."""
+    """Computes logits from hidden states: runs the model with a stub that returns them in place of
+    its body."""
 
     def __init__(self, model: Any, body_name: str) -> None:
         """`model` is a `PreTrainedModel`, whose part `body_name` computes hidden states. Raises

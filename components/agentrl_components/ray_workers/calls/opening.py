@@ -11,8 +11,7 @@ FIRST_S = 60.0
 
 
 class OpeningNotes:
-    """Notes how many of `count` actors have opened, as long as others have not. A `check` of
-    `results`."""
+    """Reports how many of `count` actors have started, until all have. A `check` of `results`."""
 
     def __init__(
         self,

@@ -186,7 +186,7 @@ def stream(generator: Any, others: Sequence[Any] = ()) -> Iterator[Any]:
     """The references of a streaming call, each as soon as it is there. Their objects stay on the
     machine of the actor until somebody reads them. Raises Ray's errors, and
     what `results` raises: if Ray has ended, and as soon as one of the streaming calls `others`
-    fails, without whose actors the first one may wait for ever."""
+    fails, because the first one may then never end."""
     watched = [other.completed() for other in others]
     while True:
         ready = ready_ones([generator, *watched], fetch=False)

@@ -15,15 +15,15 @@ from agentrl_components.spec import RunSpec
 
 LOG = logging.getLogger(__name__)
 SILENT_S = 1800.0
-"""How long an actor may get no further, but for the time in which it waits for environments: longer
-than any reply takes. Trainers wait longer for each other (`sharded.rank.TIMEOUT`)."""
+"""How long an actor may make no progress, without the time in which it waits for environments:
+longer than any reply takes. Trainers wait longer for each other (`sharded.rank.TIMEOUT`)."""
 ASK_S = 60.0
 """How often actors are asked."""
 ANSWER_S = 10.0
 """How long they may take to answer."""
 UNASKED = 3
-"""After so many times `ask_s` without a question nobody has watched the actors meanwhile. While
-somebody waits for their calls, questions are up to two apart."""
+"""After so many intervals `ask_s` without a question, the progress of the actors in between is
+unknown. While somebody waits for their calls, questions are up to two intervals apart."""
 
 
 def playing_s(spec: RunSpec) -> float:

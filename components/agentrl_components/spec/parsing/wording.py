@@ -34,7 +34,8 @@ _KINDS = {
 }
 
 _ALIASES: Mapping[str, str] = {"gpu": "cuda"}
-"""Values that other tools have for ours, where another value of ours is spelt more like them."""
+"""Values of other tools and ours for them, where the check of spelling would suggest a wrong one.
+"""
 
 _FORMATS: Mapping[str, tuple[str, str]] = {
     HTTP_URL: ("is not an HTTP URL", "write one, such as http://host:8000"),

@@ -73,8 +73,8 @@ def _evaluated_without_checkpoint(spec: RunSpec) -> Iterator[Mistake]:
 
 
 def _alarms_longer_than_phases(spec: RunSpec) -> Iterator[Mistake]:
-    """Alarms that compare success, which they do within a phase, and for whose windows no phase is
-    long enough. No mistake: the run is as it would be without the alarm, and runs that have begun
+    """Alarms whose window exceeds every phase. They compare success within a phase, so they never
+    fire. Only a warning: the run is as it would be without the alarm, and runs that have begun
     with one go on."""
     phases, alarms = spec.horizon.phases, spec.horizon.alarms
     longest = max(phase.iterations for phase in phases)

@@ -7,8 +7,8 @@ import re
 from agentrl_components.errors import TrackerError
 
 _STATUS = re.compile(r"failed with error code (\d+) != ")
-"""In the text of an error whose answer is not MLflow's own, as that of a proxy. MLflow takes every
-status for 500 then."""
+"""The HTTP status in MLflow's message about an answer that is not MLflow's own, such as a proxy's.
+MLflow reports such errors as 500."""
 
 _OF_CODE = (
     ArithmeticError,

@@ -100,7 +100,8 @@ class ModelJudge:
 
 
 def _key(variable: str) -> str:
-    """The key in an environment variable; without a name, that of servers that need none."""
+    """The key in an environment variable; without a name, a placeholder for servers that need
+    none."""
     if not variable:
         return NO_KEY
     if variable not in os.environ:

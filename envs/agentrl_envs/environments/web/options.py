@@ -82,8 +82,8 @@ class WebOptions(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Own sites: seed of their content and of the tasks."""
     contents: Annotated[int, Field(ge=1, le=100)] = 1
-    """Own sites: number of contents, those of the seeds from `seed` on, each with its tasks. Pages
-    and goals of several are more varied than those of one."""
+    """Own sites: number of generated contents, of the seeds `seed`, `seed + 1` and so on, each with
+    its tasks. More contents give more varied pages and goals."""
     text: Text = "agentgym"
     """WebArena's observation and actions as AgentGym words them, or a few words and a list of
     actions, for small models."""

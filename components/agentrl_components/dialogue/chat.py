@@ -103,7 +103,7 @@ class ChatDialogue:
         self._instructed = template.instructed(self._bare)
         bare = self._bare
         written = [bare.before, bare.prompt, bare.closer, bare.glue, self._instructed or ""]
-        # Thoughts are part of replies, which `escaped` is for, too.
+        # Replies are escaped too, and thoughts are part of them.
         self._codec.forbid("".join(written), allowed=(THOUGHT, THOUGHT_END))
         closer = self._codec.special[bare.closer]
         known = [self._codec.special[token] for token in ENDS if token in self._codec.special]

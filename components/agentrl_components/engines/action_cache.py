@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from threading import Lock
 from typing import Generic, TypeVar
+
+from agentrl_components.limited_cache import LimitedCache
 
 V = TypeVar("V")
 
@@ -19,37 +19,23 @@ thousands of sets of ten actions, or a few dozen of a thousand words."""
 
 class ActionCache(Generic[V]):
     """A function of admissible actions and their stop token whose last results are kept. Their
-    number is limited by the tokens of all actions: sets have from one action to thousands. May be
-    used on several threads: vLLM's steps have one of their own."""
+    number is limited by the tokens of all actions: sets have from one action to thousands. The
+    newest is kept even if it exceeds the limit alone. May be used on several threads: vLLM's steps
+    have one of their own."""
 
     def __init__(self, make: Callable[[Actions, int], V], limit: int = CACHED_TOKENS) -> None:
-        self._make, self._limit = make, limit
-        self._made: OrderedDict[tuple[Actions, int], V] = OrderedDict()
-        """From the least to the most recently used."""
-        self._tokens = 0
-        self._lock = Lock()
+        self._cache: LimitedCache[tuple[Actions, int], V] = LimitedCache(
+            lambda key: make(*key), lambda key, _: _tokens(key[0]), limit, least=1
+        )
 
     def __call__(self, actions: Actions, stop: int) -> V:
         """What `make` returns, and raises."""
-        key = actions, stop
-        with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key]
-        made = self._make(actions, stop)
-        with self._lock:
-            if key not in self._made:  # as another thread may have made it meanwhile
-                self._made[key] = made
-                self._tokens += _tokens(actions)
-            while self._tokens > self._limit and len(self._made) > 1:
-                (dropped, _), _ = self._made.popitem(last=False)
-                self._tokens -= _tokens(dropped)
-        return made
+        return self._cache((actions, stop))
 
     @property
     def tokens(self) -> int:
         """Tokens of the sets whose results are kept, with their stop tokens."""
-        return self._tokens
+        return self._cache.tokens
 
 
 def _tokens(actions: Actions) -> int:

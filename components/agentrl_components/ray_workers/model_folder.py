@@ -40,11 +40,13 @@ class ModelFolder:
     @classmethod
     def of(cls, model: Model, path: Path, vocabulary: Sequence[str]) -> ModelFolder:
         """The driver's folder of `model`. Reads all of its files, unless it is used in place."""
-        scheme = _scheme(model)
-        if scheme not in IN_PLACE:
-            content = digest_of(path)
-        else:
-            content = sample_of(path) if scheme == "file" else ""
+        match _scheme(model):
+            case "hf":
+                content = ""
+            case "file":
+                content = sample_of(path)
+            case _:
+                content = digest_of(path)
         return cls(path=path, vocabulary=vocabulary, content=content)
 
     def open(
@@ -54,10 +56,11 @@ class ModelFolder:
         default that of Python's `tempfile`. Raises `ModelError` if the model cannot be fetched, or
         is another one by now."""
         fetch = fetch or partial(fetch_model, storage=spec.storage)
-        if _scheme(spec.model) in IN_PLACE:
-            return self._checked(spec.model, self._in_place(spec, fetch))
         if (self.path / "config.json").is_file():
-            return self.path
+            return self._checked(spec.model, self.path)
+        if _scheme(spec.model) in IN_PLACE:
+            found = fetch(spec.model, self.vocabulary, spec.seed, self.path)
+            return self._checked(spec.model, found)
 
         def fetch_same(folder: Path) -> Path:
             found = fetch(spec.model, self.vocabulary, spec.seed, folder)
@@ -71,12 +74,6 @@ class ModelFolder:
 
         own = own_folder(temporary or Path(gettempdir()), os.getuid())
         return copied_once(own / self.content, fetch_same)
-
-    def _in_place(self, spec: RunSpec, fetch: Fetch) -> Path:
-        """The folder on this machine of a source that is not copied."""
-        if (self.path / "config.json").is_file():
-            return self.path
-        return fetch(spec.model, self.vocabulary, spec.seed, self.path)
 
     def _checked(self, model: Model, found: Path) -> Path:
         """`found`, unless it is a `file://` source with another model than the driver's folder."""

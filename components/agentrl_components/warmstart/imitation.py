@@ -36,9 +36,9 @@ def imitation_example(
 
 
 def within_context(episodes: Iterable[Trajectory], longest: int) -> list[Trajectory]:
-    """The episodes as far as a model that reads `longest` tokens can learn from them. What follows
-    the last reply of a longer one is left out, and so are episodes whose replies are beyond it:
-    random play and goals put into an opening are not limited by the context."""
+    """The episodes that fit into `longest` tokens. A longer one is cut after its last reply, and
+    left out if that still exceeds the limit: random play, and openings with a rewritten goal, are
+    not limited by the context."""
     return [
         _without_rest(episode) if len(episode.ids) > longest else episode
         for episode in episodes

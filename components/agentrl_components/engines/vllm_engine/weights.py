@@ -48,8 +48,8 @@ def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def required_names(folder: Path, stored: Collection[str]) -> frozenset[str]:
-    """Those of the weights `stored` in the folder's files that a hand-over must bring. Trainers do
-    not have the others, as layers for multi-token prediction, and neither does vLLM.
+    """Those of the weights `stored` in the folder's files that a hand-over must bring. Neither
+    trainers nor vLLM have the others, such as layers for multi-token prediction.
 
     Raises:
         ModelError: config.json cannot be read.

@@ -15,7 +15,7 @@ from agentrl_components.spec import RunSpec
 
 LOG = logging.getLogger(__name__)
 SILENT_S = 1800.0
-"""How long an actor may make no progress, without the time in which it waits for environments:
+"""How long an actor may make no progress, not counting the time in which it waits for environments:
 longer than any reply takes. Trainers wait longer for each other (`sharded.rank.TIMEOUT`)."""
 ASK_S = 60.0
 """How often actors are asked."""

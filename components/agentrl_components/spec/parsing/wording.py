@@ -34,8 +34,7 @@ _KINDS = {
 }
 
 _ALIASES: Mapping[str, str] = {"gpu": "cuda"}
-"""Values of other tools and ours for them, where the check of spelling would suggest a wrong one.
-"""
+"""Values of other tools, mapped to ours, where the spelling check would suggest a wrong one."""
 
 _FORMATS: Mapping[str, tuple[str, str]] = {
     HTTP_URL: ("is not an HTTP URL", "write one, such as http://host:8000"),

@@ -58,6 +58,7 @@ class Reason(StrEnum):
     SUBMITTING = "Submitting"
     RUNNING = "Running"
     UNSCHEDULABLE = "Unschedulable"
+    POD_NOT_CREATED = "PodNotCreated"
     POD_CANNOT_START = "PodCannotStart"
     BACKING_OFF = "BackingOff"
     STOPPING = "Stopping"
@@ -92,6 +93,7 @@ BLOCKING = (
     Reason.INVALID_SPEC,
     Reason.NO_PRIORITY_CLASS,
     Reason.UNSCHEDULABLE,
+    Reason.POD_NOT_CREATED,
     Reason.POD_CANNOT_START,
     Reason.KUBERAY_UNAVAILABLE,
     Reason.AGENT_SANDBOX_UNAVAILABLE,

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.clients.breaker import Breaker
 from agentrl_operator.clients.http import HttpClient, Response
+from agentrl_operator.clients.workflows import Workflow
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KfpError
 
@@ -25,15 +26,13 @@ _PAGE_SIZE = 50
 _START_TIMEOUT_S = 90.0
 """Timeout of the request that starts a run. A backend with the MLflow plugin (2.17) waits up to a
 minute for MLflow before it responds."""
-_WORKFLOW_ENDED = ("Succeeded", "Failed", "Error")
-"""Phases of a Workflow that has ended."""
 
 
 class Workflows(Protocol):
     """The part of `Cluster` that is needed to start a run."""
 
-    async def workflow_phases(self, namespace: str, run_id: str) -> Sequence[str]:
-        """The phase of each Argo Workflow of a KFP run."""
+    async def list_workflows(self, namespace: str, run_id: str) -> Sequence[Workflow]:
+        """The Argo Workflows of a KFP run."""
         ...
 
 
@@ -105,8 +104,8 @@ class KfpApi:
         working already."""
         if await self.get_run(submission.run_id) is not None:
             return True
-        phases = await self._workflows.workflow_phases(submission.namespace, submission.run_id)
-        if any(phase not in _WORKFLOW_ENDED for phase in phases):
+        found = await self._workflows.list_workflows(submission.namespace, submission.run_id)
+        if not all(workflow.ended for workflow in found):
             raise KfpError(
                 f"KFP: run {submission.run_id} has a working Workflow, but KFP does not list the "
                 "run yet; not starting it a second time"

@@ -12,13 +12,14 @@ import kopf
 from agentrl_components.spec import GROUP, KIND, VERSION
 from agentrl_components.spec.crd.definition import PLURAL
 from agentrl_operator.api.resource import FINALIZER, Resource
-from agentrl_operator.clients import pods
+from agentrl_operator.clients import pods, workflows
 from agentrl_operator.clients.addons.agent_sandbox import AgentSandboxApi
 from agentrl_operator.clients.addons.kuberay import KubeRayApi
 from agentrl_operator.clients.addons.kueue import KueueApi
 from agentrl_operator.clients.fleet import FleetApi
 from agentrl_operator.clients.kubernetes_connection import KubernetesConnection, login
 from agentrl_operator.clients.pods import Pod
+from agentrl_operator.clients.workflows import Workflow
 from agentrl_operator.clients.write_gate import WriteGate
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests.labels import MANAGED_BY, MANAGER
@@ -132,9 +133,8 @@ class KubernetesApi:
             path = f"{_WORKFLOWS}/namespaces/{namespace}/workflows/{name}"
             await self._delete(f"{path}?propagationPolicy=Background")
 
-    async def workflow_phases(self, namespace: str, run_id: str) -> Sequence[str]:
-        found = await self._workflows(namespace, run_id)
-        return [(workflow.get("status") or {}).get("phase") or "" for workflow in found]
+    async def list_workflows(self, namespace: str, run_id: str) -> Sequence[Workflow]:
+        return [workflows.read(body) for body in await self._workflows(namespace, run_id)]
 
     async def _workflows(self, namespace: str, run_id: str) -> Sequence[Mapping[str, Any]]:
         label = f"{KFP_RUN_LABEL}%3D{run_id}"

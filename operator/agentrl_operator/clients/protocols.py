@@ -21,6 +21,7 @@ from agentrl_operator.clients.addons.kuberay import KubeRay
 from agentrl_operator.clients.addons.kueue import Kueue
 from agentrl_operator.clients.fleet import Fleet
 from agentrl_operator.clients.pods import Pod
+from agentrl_operator.clients.workflows import Workflow
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_pipelines.platform.config import Platform
 from agentrl_pipelines.platform.kueue_pods import KueueAdmission
@@ -96,9 +97,8 @@ class Cluster(Protocol):
         """Delete the Argo Workflows of a KFP run."""
         ...
 
-    async def workflow_phases(self, namespace: str, run_id: str) -> Sequence[str]:
-        """The phase of each Argo Workflow of a KFP run, such as Running or Succeeded; empty for one
-        that Argo has not started."""
+    async def list_workflows(self, namespace: str, run_id: str) -> Sequence[Workflow]:
+        """The Argo Workflows of a KFP run: one, unless it was submitted twice."""
         ...
 
     async def list_pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:

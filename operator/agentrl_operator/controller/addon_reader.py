@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
+from agentrl_operator.api.conditions import Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import (
@@ -71,23 +71,22 @@ async def read_ray_cluster(
     per_pod = {one["groupName"]: ray_cluster.actors_per_pod(one) for one in groups}
     pods_wanted = {one["groupName"]: one["replicas"] for one in groups}
     kept = [pod for pod in pods if not (pod.ended or pod.terminating)]
+    refused = creation_problem(body.get("status") or {})
     pods_ready = Counter(pod.part for pod in kept if pod.ready)
     return RayCluster(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         deleting="deletionTimestamp" in metadata,
         wanted={HEAD: 1, **_actors(pods_wanted, per_pod)},
         ready=_actors(pods_ready, per_pod),
-        problem=_problem(body, pods),
+        problem="; ".join(one for one in (refused, _problem(pods)) if one),
         blocked=cannot_start(kept),
-        waits_for=waiting_reason(kept),
+        waits_for=waiting_reason(kept) or (Reason.POD_NOT_CREATED if refused else None),
     )
 
 
-def _problem(body: Mapping[str, Any], pods: Sequence[Pod]) -> str:
-    """Why pods of a RayCluster cannot be created, start or end."""
-    relevant = [pod for pod in pods if pod.stuck or not pod.terminating]
-    problems = creation_problem(body.get("status") or {}), problem_summary(relevant)
-    return "; ".join(one for one in problems if one)
+def _problem(pods: Sequence[Pod]) -> str:
+    """Why pods of a RayCluster cannot start or end."""
+    return problem_summary([pod for pod in pods if pod.stuck or not pod.terminating])
 
 
 def _actors(pods: Mapping[str, int], per_pod: Mapping[str, int]) -> dict[str, int]:

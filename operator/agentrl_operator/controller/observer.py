@@ -213,8 +213,8 @@ class Observer:
         canceling = [run_id for run_id, run in runs.items() if run.state == "CANCELING"]
         lost = []
         for run_id in canceling:
-            phases = await read(cluster.workflow_phases(resource.namespace, run_id), None)
-            if phases is not None and not phases:
+            found = await read(cluster.list_workflows(resource.namespace, run_id), None)
+            if found is not None and not found:
                 lost.append(run_id)
         return lost
 

@@ -97,11 +97,14 @@ class WorkflowHealth:
     async def _check(
         self, resource: Resource, last: HealthCheck, now: float, servers: Mapping[str, Servers]
     ) -> HealthCheck:
-        workflow, stages = await self._work(resource, last)
+        workflow, stages, refusal = await self._work(resource, last)
         serving = await self._server_pods(resource, servers)
         # An environment goes on with the servers that it has.
+        present = [*stages, *serving]
         needed = [*stages, *(pod for pod in serving if not _is_served(pod, resource, servers))]
         blocked, waits_for = pods.cannot_start(needed), pods.waiting_reason(needed)
+        if waits_for is None and refusal:
+            waits_for = Reason.POD_NOT_CREATED
         since = last.blocked_since if last.blocked_since is not None else now
         restore = blocked or now - last.restored_at >= RESTORE_PERIOD_S
         return HealthCheck(
@@ -109,7 +112,7 @@ class WorkflowHealth:
             started=last.started,
             at=now,
             workflow=workflow,
-            pod_problem=pods.problem_summary([*stages, *serving]),
+            pod_problem="; ".join(filter(None, (refusal, pods.problem_summary(present)))),
             server_problem=pods.problem_summary(serving),
             waits_for=waits_for,
             queued=waits_for == Reason.QUEUED and not any(pod.ready for pod in stages),
@@ -121,16 +124,18 @@ class WorkflowHealth:
 
     async def _work(
         self, resource: Resource, last: HealthCheck
-    ) -> tuple[Literal["unknown", "there", "missing", "lost"], list[pods.Pod]]:
-        """What Kubernetes has of the Workflow of a KFP run, and the pods of its stages."""
+    ) -> tuple[Literal["unknown", "there", "missing", "lost"], list[pods.Pod], str]:
+        """What Kubernetes has of the Workflow of a KFP run, the pods of its stages, and why a pod
+        is not created."""
         if not last.started:
-            return "unknown", []
+            return "unknown", [], ""
         namespace = resource.namespace
-        there = await self._cluster.workflow_phases(namespace, last.run_id)
+        there = await self._cluster.list_workflows(namespace, last.run_id)
         missed = last.workflow in ("missing", "lost")
         found = await self._cluster.list_pods(namespace, KFP_RUN_LABEL, (last.run_id,))
         stages = [pod for pod in found if not pod.ended]
-        return "there" if there else "lost" if missed else "missing", stages
+        refusal = next((one.refusal for one in there if one.refusal), "")[: pods.LONGEST_PROBLEM]
+        return "there" if there else "lost" if missed else "missing", stages, refusal
 
     async def _server_pods(
         self, resource: Resource, servers: Mapping[str, Servers]

@@ -63,14 +63,16 @@ def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
     observation, resource = situation.observation, situation.resource
     if observation.sandboxes_unavailable:
         return Reason.AGENT_SANDBOX_UNAVAILABLE, observation.sandboxes_unavailable
-    servers = (
-        (one.name, observation.servers.get(resource.child(one.name))) for one in _with_servers(run)
-    )
-    unserved = [name for name, one in servers if one is None or one.ready == 0]
+    servers = {
+        one.name: observation.servers.get(resource.child(one.name)) for one in _with_servers(run)
+    }
+    unserved = {name: one for name, one in servers.items() if one is None or one.ready == 0}
     if not unserved:
         return None
     waits = f"waiting for a server of {', '.join(unserved)}"
-    reason = observation.waits_for or Reason.ENVIRONMENTS_STARTING
+    refused = any(one is not None and one.problem for one in unserved.values())
+    starting = Reason.POD_NOT_CREATED if refused else Reason.ENVIRONMENTS_STARTING
+    reason = observation.waits_for or starting
     return reason, "; ".join((waits, *_problems(observation)))
 
 

@@ -48,7 +48,7 @@ class RayCluster:
     blocked: bool = False
     """Whether a pod cannot start unless something else changes."""
     waits_for: Reason | None = None
-    """What its pods wait for. None: nothing but their own start."""
+    """What its pods wait for, or that they are not created. None: nothing but their own start."""
 
     @property
     def complete(self) -> bool:

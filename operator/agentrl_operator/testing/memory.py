@@ -14,6 +14,7 @@ from agentrl_components.spec.crd.status import STATUS
 from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients.pods import Pod
+from agentrl_operator.clients.workflows import Workflow
 from agentrl_operator.errors import KfpError, KubernetesError
 from agentrl_operator.manifests.labels import FINGERPRINT
 from agentrl_operator.manifests.metadata import Manifest
@@ -49,10 +50,15 @@ class MemoryCluster:
         """Every request fails."""
         self.pod_problems: dict[str, str] = {}
         """Problems of the pods of a KFP run, by its id."""
+        self.refusals: dict[str, str] = {}
+        """Why Kubernetes does not create a pod of a KFP run, by its id. The run has no pods then.
+        """
         self.server_pods: list[Pod] = []
         """The pods of environment servers, of any run."""
         self.ready_servers: dict[str, int] = {}
         """Number of ready servers, by name of the Deployment. All are, if it is not named."""
+        self.creation_problems: dict[str, str] = {}
+        """Why pods of servers cannot be created, by name of the Deployment."""
         self._kfp = kfp
         self._version = 0
 
@@ -111,6 +117,7 @@ class MemoryCluster:
                 manifest=manifest["metadata"]["annotations"][FINGERPRINT],
                 ready=self.ready_servers.get(name, manifest["spec"]["replicas"]),
                 wanted=manifest["spec"]["replicas"],
+                problem=self.creation_problems.get(name, ""),
             )
             for (kind, _, name), manifest in self.children.items()
             if kind == "Deployment" and manifest["metadata"]["ownerReferences"][0]["uid"] == uid
@@ -171,9 +178,11 @@ class MemoryCluster:
         self._check()
         self._kfp.working.discard(run_id)
 
-    async def workflow_phases(self, namespace: str, run_id: str) -> Sequence[str]:
+    async def list_workflows(self, namespace: str, run_id: str) -> Sequence[Workflow]:
         self._check()
-        return ["Running"] if run_id in self._kfp.working else []
+        refusal = self.refusals.get(run_id, "")
+        workflow = Workflow(phase="Running", refusal=refusal)
+        return [workflow] if run_id in self._kfp.working else []
 
     async def list_pods(self, namespace: str, label: str, values: Collection[str]) -> Sequence[Pod]:
         """One pod for each working or deleted KFP run, with its problem from `pod_problems`, and by
@@ -188,6 +197,7 @@ class MemoryCluster:
         problems = {
             run_id: self.pod_problems.get(run_id, "")
             for run_id in sorted((self._kfp.working | self._kfp.ending) & (own | set(values)))
+            if run_id not in self.refusals
         }
         return serving + [
             Pod(

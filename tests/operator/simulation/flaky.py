@@ -34,7 +34,7 @@ WRITES = {
 """The calls of each client that change something."""
 
 READS = {
-    "cluster": ("list_pods", "workflow_phases"),
+    "cluster": ("list_pods", "list_workflows"),
     "kueue": ("get_workload", "get_resource_flavor", "get_priority_class"),
     "kuberay": ("get_ray_cluster", "is_installed"),
     "agent_sandbox": ("list_sandboxes",),

@@ -232,6 +232,42 @@ async def test_a_phase_waits_for_a_server_as_long_as_it_takes_and_says_why(probl
     assert world.status["state"] == "Succeeded"
 
 
+QUOTA = 'FailedCreate: pods "demo-babyai-5d4-" is forbidden: exceeded quota: compute'
+REFUSAL = 'pods "demo-impl-1" is forbidden: exceeded quota: compute, requested: pods=1'
+
+
+async def test_a_run_whose_servers_kubernetes_does_not_create_says_so_and_counts_as_blocked():
+    world = await starting()
+    world.cluster.creation_problems[SERVERS] = QUOTA
+    await pass_minutes(world, 2)
+
+    assert world.conditions()["Progressing"] == ("True", "PodNotCreated")
+    assert world.status["message"] == f"waiting for a server of babyai; {QUOTA}"
+    assert ("Warning", "PodNotCreated") in [one[:2] for one in world.cluster.events]
+    blocked = {"reason": "PodNotCreated"}
+    samples = world.controller.metrics.registry
+    assert samples.get_sample_value("agentrl_runs_blocked", blocked) == 1
+
+    world.cluster.creation_problems.clear()
+    world.cluster.ready_servers.clear()
+    await world.reconcile(2)
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+
+async def test_a_phase_whose_stage_kubernetes_does_not_create_waits_and_says_so():
+    world, run_id = await running()
+    world.cluster.refusals[run_id] = REFUSAL
+    await pass_minutes(world, 30)
+
+    assert world.conditions()["Progressing"] == ("True", "PodNotCreated")
+    assert world.status["message"].endswith(REFUSAL)
+    assert world.kfp.states[run_id] == "RUNNING"
+
+    world.cluster.refusals.clear()
+    await pass_minutes(world, 2)
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+
 async def test_a_phase_starts_with_one_ready_server_of_each_environment():
     two = [{"name": name, "builtin": "babyai", "replicas": 2} for name in ("babyai", "rooms")]
     world = await starting(environments=two)

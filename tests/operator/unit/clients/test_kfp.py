@@ -4,6 +4,7 @@ from kfp_stub import KfpStub
 from agentrl_envs.server.run import running
 from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.clients.kfp import KfpApi
+from agentrl_operator.clients.workflows import Workflow
 from agentrl_operator.errors import KfpError
 
 RUN = "d4f24ec4-9fc5-5b64-9d72-5a6b3ff0c3c4"
@@ -17,9 +18,9 @@ class StubWorkflows:
         self.phase = "Running"
         self.asked = 0
 
-    async def workflow_phases(self, namespace, run_id):
+    async def list_workflows(self, namespace, run_id):
         self.asked += 1
-        return [self.phase] * self.stub.workflows.count(run_id)
+        return [Workflow(phase=self.phase)] * self.stub.workflows.count(run_id)
 
 
 @pytest.fixture

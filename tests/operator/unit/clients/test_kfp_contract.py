@@ -87,7 +87,7 @@ def test_a_field_that_only_later_backends_know_is_found():
 class NoWorkflows:
     """A cluster without Workflows."""
 
-    async def workflow_phases(self, namespace, run_id):
+    async def list_workflows(self, namespace, run_id):
         return []
 
 

@@ -36,7 +36,7 @@ async def cluster(**status):
 
 async def test_pods_of_a_ray_cluster_that_cannot_be_created_are_its_problem():
     found = await read_ray_cluster(await cluster(conditions=[QUOTA]), RUN, Status())
-    assert found.problem == TOLD
+    assert (found.problem, found.waits_for) == (TOLD, "PodNotCreated")
 
 
 async def test_problems_of_pods_are_named_after_those_of_pods_that_do_not_exist():

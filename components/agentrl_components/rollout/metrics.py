@@ -76,6 +76,7 @@ def training_metrics(
         "train/out_of_tokens": mean([e.out_of_tokens for e in kept]),
         "train/lost": float(len(episodes) - len(kept)),
         "train/tokens": float(sum(len(e.ids) for e in kept)),
+        "train/sampled_tokens": float(sum(e.num_sampled for e in kept)),
         "train/environment_turns": float(len(replies)),
     }
 

@@ -26,7 +26,7 @@ class IterationProgress:
     success: float
     """Training success, a moving mean."""
     tokens_per_s: float
-    """Tokens of all episodes, with prompts and observations, per second of rollout and update."""
+    """Sampled tokens per second of the rollout, or of the iteration if episodes stream."""
     score: float | None = None
     """Mean score of the training episodes, a moving mean. None: the same as `success`."""
     seconds_left: float | None = None

@@ -46,7 +46,7 @@ def report_iteration(
         record.iteration + 1, backfill.iteration_metrics(record) | timings | dict(measured)
     )
     _report_episodes(context, record, episodes)
-    context.view.iteration(_progress(context, record, sum(seconds.values())))
+    context.view.iteration(_progress(context, record, seconds))
     decision = record.decision
     assert decision is not None
     if decision.action != "continue":
@@ -89,7 +89,13 @@ def _report_episodes(
             context.store.replace(keys.phase(record.phase, keys.PLAYED), codec.encode(sample))
 
 
-def _progress(context: RunContext, record: IterationRecord, seconds: float) -> IterationProgress:
+def _progress(
+    context: RunContext, record: IterationRecord, seconds: Mapping[str, float]
+) -> IterationProgress:
+    whole = sum(seconds.values())
+    # Streamed episodes are played during the update too.
+    playing = whole if context.spec.rollout.max_staleness else seconds["rollout"]
+    sampled = record.metrics.get("train/sampled_tokens") or 0.0
     total = total_iterations(context.spec.horizon)
     done = record.iteration + 1
     recent = context.history[-SMOOTHED:]
@@ -102,6 +108,6 @@ def _progress(context: RunContext, record: IterationRecord, seconds: float) -> I
         turns=range_of(all_turn_limits(context.spec, record.phase).values()),
         success=success,
         score=None if score == success else score,
-        tokens_per_s=(record.metrics.get("train/tokens") or 0.0) / max(seconds, 1e-9),
-        seconds_left=context.time_left.estimate(total - done, seconds),
+        tokens_per_s=sampled / max(playing, 1e-9),
+        seconds_left=context.time_left.estimate(total - done, whole),
     )

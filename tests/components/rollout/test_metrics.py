@@ -71,7 +71,8 @@ def test_the_deviation_within_groups_is_of_the_rewards_that_are_learnt_from():
 
 def test_the_metrics_of_an_iteration_are_those_of_its_completed_episodes():
     """Group 0: solved in the last of 2 turns, and failed in as many; group 1: failed after one,
-    with a reply that is not well-formed; one episode was lost. Four, four and two tokens."""
+    with a reply that is not well-formed; one episode was lost. Of four, four and two tokens two,
+    one and none were sampled."""
     good = Turn(start=0, end=1, reward=0.0, wellformed=True, action="go", observation="", version=0)
     bad = replace(good, wellformed=False)
     outcomes = [
@@ -80,7 +81,11 @@ def test_the_metrics_of_an_iteration_are_those_of_its_completed_episodes():
         {"group": 1, "turns": (bad,), "success": False, "score": 0.0, "ids": np.arange(2)},
     ]
     whole = episodes(whole=3, gone=1)
-    played = [replace(e, max_turns=2, **o) for e, o in zip(whole, outcomes, strict=False)]
+    masks = [False, True, False, True], [False, True, False, False], [False, False]
+    played = [
+        replace(e, max_turns=2, mask=np.array(mask), **outcome)
+        for e, outcome, mask in zip(whole, outcomes, masks, strict=False)
+    ]
     assert training_metrics([*played, whole[3]], 1, Reward()) == pytest.approx(
         {
             "train/success": 1 / 3,
@@ -94,6 +99,7 @@ def test_the_metrics_of_an_iteration_are_those_of_its_completed_episodes():
             "train/out_of_tokens": 0.0,
             "train/lost": 1.0,
             "train/tokens": 10.0,
+            "train/sampled_tokens": 3.0,
             "train/environment_turns": 5.0,
         }
     )

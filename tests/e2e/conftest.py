@@ -7,6 +7,7 @@ A run waits for pods most of the time, so the tests share a few runs that procee
     gone    works until it is deleted         the network is tested on its pods meanwhile
     swept   has a model for which the 64 MB of shared memory that containers have are too few;
             deleted with its records
+    quota   wants a GPU, which a quota does not allow
     storm   started when calm has succeeded   its pods and services are killed; compared with calm
 """
 
@@ -39,6 +40,13 @@ FORWARDED = {
 """Services that the tests call; forwarded to ports of this machine unless the cluster is local."""
 WIDE = {"layers": 1, "hidden": 512, "heads": 8, "kvHeads": 8, "intermediate": 3072}
 """Sizes of a model of 5.8 million parameters. Weights and gradients need 70 MB."""
+NO_GPUS = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "no-gpus", "namespace": NAMESPACE},
+    "spec": {"hard": {"requests.nvidia.com/gpu": "0"}},
+}
+"""A quota that concerns only pods that request GPUs."""
 AUTHORITIES = "authorities"
 """Name of the ConfigMap with the certificates that all pods trust."""
 NO_SUCH_PROXY = "http://127.0.0.1:9"
@@ -56,6 +64,7 @@ ORDER = (
     "test_retention",
     "test_worlds",
     "test_network",
+    "test_quota",
     "test_deletion",
     "test_run",
     "test_suspension",
@@ -188,7 +197,9 @@ def uids(installed: Installed) -> dict[str, str]:
             storage={"onDelete": "delete"},
             compute={"memory": "1Gi"},
         ),
+        tiny_manifest("quota", compute={"gpus": 1}),
     )
+    installed.kubectl("apply", "-f", "-", stdin=json.dumps(NO_GPUS))
     return {one["metadata"]["name"]: installed.apply(one) for one in manifests}
 
 

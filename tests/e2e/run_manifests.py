@@ -7,7 +7,20 @@ from typing import Any
 import yaml
 from installed import ROOT
 
-RUNS = ("calm", "storm", "pause", "gone", "swept", "search", "web", "ray", "boxed", "load-", "bad")
+RUNS = (
+    "calm",
+    "storm",
+    "pause",
+    "gone",
+    "swept",
+    "search",
+    "web",
+    "ray",
+    "boxed",
+    "load-",
+    "bad",
+    "quota",
+)
 """Prefixes of the names of runs that these tests create."""
 
 

@@ -22,11 +22,10 @@ def recorded() -> set[str]:
     }
     objectives = (SOURCES / "update/objectives.py").read_text(encoding="utf-8")
     sums = set(
-        re.findall(r'sums\["(\w+)"\]|^ +"(\w+)": [\w.]+_S|\{"(\w+)": loss', objectives, re.M)
+        re.findall(r'sums\["(\w+)"\]|^ +"(\w+)": \(?[\w.]+_S|\{"(\w+)": loss', objectives, re.M)
     )
-    of_updates = {f"update/{name}" for names in sums for name in names if name} - {
-        "update/measured"
-    }
+    counts = {"update/fresh", "update/stale"}  # which the sums are divided by
+    of_updates = {f"update/{name}" for names in sums for name in names if name} - counts
     training = (SOURCES / "stages/train.py").read_text(encoding="utf-8")
     (seconds,) = re.findall(r"seconds = \{(.+)\}", training)
     timed = {f"seconds/{name}" for name in re.findall(r'"(\w+)":', seconds)}

@@ -9,7 +9,7 @@ Legend: T tokens of an episode, S sampled tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -66,11 +66,20 @@ class Learner:
         self.trainers = trainers
         self.traits = spec.algorithm.traits
 
-    def update(self, episodes: Sequence[Trajectory], iteration: int, rate: float) -> Updated:
-        """Train on the episodes of `iteration` with learning rate `rate`."""
+    def update(
+        self,
+        episodes: Sequence[Trajectory],
+        iteration: int,
+        rate: float,
+        version: int | None = None,
+    ) -> Updated:
+        """Train on the episodes of `iteration` with learning rate `rate`. `version`: that of the
+        present weights; None: all tokens were sampled with them."""
         algorithm = self.spec.algorithm
-        examples = self._examples(self._trainable(episodes))
         warming_up = self.traits.needs_critic and iteration < algorithm.critic.warmup_iterations
+        trainable = self._trainable(episodes)
+        columns = self._columns(trainable, iteration, version, critic_only=warming_up)
+        examples = [example(e, c) for e, c in zip(trainable, columns, strict=True)]
         critic_rate = critic_learning_rate(self.spec, iteration)
         sums: Sums = {}
         norms: dict[ModelName, list[float]] = {"policy": [], "critic": []}
@@ -135,11 +144,13 @@ class Learner:
         the optimizer steps say."""
         sums = dict(sums)
         tokens = self.spec.update.epochs * sum(len(e.sampled) for e in examples)
-        measured = sums.pop("measured", 0.0)
+        counted = {"mismatch_kl": sums.pop("fresh", 0.0), "lag_kl": sums.pop("stale", 0.0)}
         # There are no sums without an example, and each example has a sampled token.
-        metrics = {f"update/{name}": value / tokens for name, value in sums.items()}
-        if measured:
-            metrics["update/mismatch_kl"] = sums["mismatch_kl"] / measured
+        metrics = {
+            f"update/{name}": value / counted.get(name, tokens)
+            for name, value in sums.items()
+            if counted.get(name, tokens)
+        }
         if norms["policy"]:
             metrics["update/grad_norm"] = float(np.mean(norms["policy"]))
         # Trainers skip a step whose norm is not finite.
@@ -167,17 +178,29 @@ class Learner:
             return [EpisodeView.of(e, reward) for e in episodes]
         return [EpisodeView.of(e, reward, values=v) for e, v in zip(episodes, values, strict=True)]
 
-    def _examples(self, episodes: Sequence[Trajectory]) -> list[Example]:
-        """The episodes with all columns that the objectives read."""
+    def _columns(
+        self,
+        episodes: Sequence[Trajectory],
+        iteration: int,
+        version: int | None,
+        *,
+        critic_only: bool,
+    ) -> list[dict[str, Column]]:
+        """The columns that the objectives read, by episode; `critic_only`: only the critic's."""
         if not episodes:
             return []
         columns: list[dict[str, Column]] = [{"sampler": e.logprobs[e.mask]} for e in episodes]
-        bare = [example(e, c) for e, c in zip(episodes, columns, strict=True)]
+        bare = [example(e, {}) for e in episodes]
         algorithm = self.spec.algorithm
-        if algorithm.importance_sampling.mode != "off":
-            _add(columns, "old", self.trainers.logprobs(bare))
-        if self.has_reference:
+        if not critic_only:
+            for batch in self._passed_before(len(bare), iteration):
+                old = self.trainers.logprobs([bare[i] for i in batch])
+                _add([columns[i] for i in batch], "old", old)
+        if self.has_reference and not critic_only:
             _add(columns, "reference", self.trainers.logprobs(bare, reference=True))
+        ages = [e.versions != version for e in episodes] if version is not None else []
+        if any(map(np.any, ages)):
+            _add(columns, "stale", [age.astype(np.float32) for age in ages])
         values = None
         if self.traits.needs_critic:
             _add(columns, "value", self.trainers.values(bare))
@@ -187,18 +210,34 @@ class Learner:
             columns[i]["advantage"] = result.advantages[i][episode.mask]
             if result.returns is not None:
                 columns[i]["return"] = result.returns[i][episode.mask]
-        return [replace(e, columns=c) for e, c in zip(bare, columns, strict=True)]
+        return columns
+
+    def _passed_before(self, count: int, iteration: int) -> list[list[int]]:
+        """The mini-batches of the first epoch whose log-probabilities before the update are
+        computed ahead. The first step's are those of its pass with the gradient, unless a later
+        epoch compares with them too, or that pass has dropout.
+
+        Each mini-batch is passed alone, as with its gradient: other examples beside it change its
+        rounding in bfloat16, by more than the clip of GSPO."""
+        spec = self.spec
+        if spec.algorithm.importance_sampling.mode == "off":
+            return []
+        first_epoch = list(self._epoch(count, iteration, 0))
+        drops = spec.model.lora is not None and spec.model.lora.dropout > 0
+        return first_epoch if spec.update.epochs > 1 or drops else first_epoch[1:]
 
     def _mini_batches(self, count: int, iteration: int) -> Iterator[list[int]]:
-        """Indices of mini-batches. Every epoch is a permutation of its own of all `count` examples,
-        cut into mini-batches of nearly equal size."""
-        batches = max(1, round(count / self.spec.update.mini_batch))
+        """Indices of the mini-batches of all epochs, of `count` examples."""
         for epoch in range(self.spec.update.epochs):
-            seed = derive(self.spec.seed, "shuffle", iteration, epoch)
-            order = np.random.default_rng(seed).permutation(count)
-            yield from (
-                [int(i) for i in part] for part in np.array_split(order, batches) if len(part)
-            )
+            yield from self._epoch(count, iteration, epoch)
+
+    def _epoch(self, count: int, iteration: int, epoch: int) -> Iterator[list[int]]:
+        """Indices of the mini-batches of an epoch: a permutation of its own of all examples, cut
+        into parts of nearly equal size."""
+        batches = max(1, round(count / self.spec.update.mini_batch))
+        seed = derive(self.spec.seed, "shuffle", iteration, epoch)
+        order = np.random.default_rng(seed).permutation(count)
+        yield from ([int(i) for i in part] for part in np.array_split(order, batches) if len(part))
 
 
 def _add(columns: Sequence[dict[str, Column]], name: str, amounts: Sequence[Column]) -> None:

@@ -60,19 +60,26 @@ class PolicyGradient:
         """The pack's share of the loss, and sums.
 
         Columns of the pack: `advantage`; `sampler`, the sampler's log-probabilities; `old`, the
-        trainer's log-probabilities before the update (absent: the sampler's are used);
-        `reference`, those of the reference policy, if there is a KL penalty.
+        trainer's before the update (absent: those of this pass, of a policy that has not moved;
+        with `importanceSampling.mode: off` the sampler's); `reference`, those of the reference
+        policy, if there is a KL penalty; `stale`, 1 for tokens that earlier weights sampled
+        (absent: none).
 
-        `mismatch_kl` is summed over `measured` tokens: those whose log-probabilities before the
-        update are known. Without a column `old` these are the tokens of the mini-batches before
-        the first step that moved the policy."""
+        The KL divergence between sampler and trainer is summed as `mismatch_kl` over `fresh`
+        tokens, and as `lag_kl` over `stale` ones, where the log-probabilities before the update
+        are known. Without a column `old` they are until the first step that moved the policy."""
         algorithm = self.algorithm
         logprobs_S, entropy_S = score(
             decoder, pack, self.chunk, entropy_gradient=algorithm.entropy > 0
         )
         columns = _columns(pack, logprobs_S)
         episode_S = on_device(pack.episode_S, logprobs_S.device)
-        old_S = columns.get("old", columns["sampler"])
+        before_S = columns.get("old", logprobs_S.detach() if self.unmoved else None)
+        if "old" not in columns and algorithm.importance_sampling.mode == "off":
+            old_S = columns["sampler"]
+        else:
+            assert before_S is not None, "the policy has moved, and there is no column `old`"
+            old_S = before_S
         clip_low, clip_high = algorithm.clip
         surrogate = SURROGATES[algorithm.traits.surrogate](
             logprobs_S,
@@ -99,11 +106,9 @@ class PolicyGradient:
             "ratio": surrogate.ratio_S.detach().sum(),
             "bounded": correction.bounded_S.sum(),
         }
-        if "old" in columns or self.unmoved:
-            before_S = columns.get("old", logprobs_S.detach())
+        if before_S is not None:
             mismatch = importance_weights(before_S, columns["sampler"], mode="off", cap=1.0)
-            sums["mismatch_kl"] = mismatch.mismatch_kl_S.sum()
-            sums["measured"] = torch.tensor(float(len(before_S)))
+            sums |= _by_age(mismatch.mismatch_kl_S, columns.get("stale"))
         if algorithm.kl.coefficient:
             penalty_S = kl_penalty(logprobs_S, columns["reference"], algorithm.kl.estimator)
             ratio_S = token_ratios(logprobs_S, old_S).detach().clamp(max=KL_RATIO_CAP)
@@ -154,6 +159,20 @@ class Imitation:
         weight_S = _columns(pack, logprobs_S)["weight"]
         loss = -(weight_S * logprobs_S).sum() / self.total_weight
         return loss, {"loss": loss.detach().double() * self.total_weight}
+
+
+def _by_age(kl_S: Tensor, stale_S: Tensor | None) -> PackSums:
+    """Sums of a divergence over the tokens of the present weights and of earlier ones, and the
+    numbers of these tokens."""
+    if stale_S is None:
+        return {"mismatch_kl": kl_S.sum(), "fresh": torch.tensor(float(len(kl_S)))}
+    fresh_S = 1 - stale_S
+    return {
+        "mismatch_kl": (fresh_S * kl_S).sum(),
+        "fresh": fresh_S.sum(),
+        "lag_kl": (stale_S * kl_S).sum(),
+        "stale": stale_S.sum(),
+    }
 
 
 def _columns(pack: Pack, like: Tensor) -> dict[str, Tensor]:

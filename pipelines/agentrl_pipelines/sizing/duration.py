@@ -95,7 +95,7 @@ class Estimate:
         attention = 2 * self.shape.layers * self.shape.heads * self.shape.head_width * length
         return 2 * matrices + attention
 
-    def passes(self) -> float:
+    def passes(self, load: PhaseLoad) -> float:
         """Forward passes that the update of a token costs; a backward pass counts as two."""
         spec = self.spec
         once = 3 + self.again.cost(self.shape, PassSize(tokens=1)) / self.shape.layers
@@ -103,11 +103,21 @@ class Estimate:
         models = 2 if algorithm.traits.needs_critic else 1
         # Before the update: log-probabilities of policy and reference policy, and values.
         before = (
-            (algorithm.importance_sampling.mode != "off")
+            self._passed_before(load)
             + (algorithm.kl.coefficient > 0)
             + algorithm.traits.needs_critic
         )
         return models * once * spec.update.epochs + before
+
+    def _passed_before(self, load: PhaseLoad) -> float:
+        """Share of the episodes whose log-probabilities before the update take a pass of their own:
+        see `Learner`."""
+        spec = self.spec
+        if spec.algorithm.importance_sampling.mode == "off":
+            return 0.0
+        if spec.update.epochs > 1 or (spec.model.lora and spec.model.lora.dropout):
+            return 1.0
+        return 1 - 1 / max(1, round(load.episodes / spec.update.mini_batch))
 
     def at_once(self, load: PhaseLoad) -> int:
         """Episodes in flight at the same time, over all engines."""
@@ -127,7 +137,7 @@ class Estimate:
         if self.assumed.trained_tokens is not None:
             return tokens / self.assumed.trained_tokens
         speed = self.layout.ranks * self.device.flops * self.assumed.update_share
-        return tokens * self.operations(load.length) * self.passes() / speed
+        return tokens * self.operations(load.length) * self.passes(load) / speed
 
     def _rollout(self, load: PhaseLoad) -> float:
         sampled = load.episodes * load.sampled

@@ -189,6 +189,102 @@ def test_the_mismatch_between_sampler_and_trainer_is_measured_in_either_mode(fol
     assert found.steps == 2
 
 
+class CountedPasses:
+    """Trainers of a bench that record for how many examples log-probabilities are computed."""
+
+    def __init__(self, bench):
+        self._trainers = bench.trainers
+        self.passes = []
+
+    def __getattr__(self, name):
+        return getattr(self._trainers, name)
+
+    def logprobs(self, examples, *, reference=False):
+        self.passes.append(("reference" if reference else "old", len(examples)))
+        return self._trainers.logprobs(examples, reference=reference)
+
+
+@pytest.mark.parametrize(
+    ("changes", "passes"),
+    [
+        ({"update": {"miniBatch": 8}}, []),
+        ({"update": {"miniBatch": 4}}, [("old", 4)]),
+        ({"update": {"miniBatch": 2}}, [("old", 2)] * 3),
+        ({"update": {"miniBatch": 4, "epochs": 2}}, [("old", 4)] * 2),
+        ({"model": {"lora": {"rank": 2, "alpha": 4, "dropout": 0.1}}}, [("old", 4)] * 2),
+        ({"algorithm": {"importanceSampling": {"mode": "off"}}}, []),
+        ({"algorithm": {"kl": {"coefficient": 0.1}}}, [("old", 4), ("reference", 8)]),
+        ({"algorithm": {"name": "ppo", "critic": {"warmupIterations": 1}}}, []),
+    ],
+)
+def test_only_what_no_pass_with_a_gradient_gives_is_computed_before(folder, changes, passes):
+    """Eight episodes. The first mini-batch has its log-probabilities before the update from its
+    pass with the gradient, unless it is passed again after a step, or with dropout."""
+    with Bench(folder, **changes) as bench:
+        trainers = CountedPasses(bench)
+        Learner(bench.spec, trainers).update(as_sampled(bench, EIGHT), 0, 1e-3)
+    assert trainers.passes == passes
+
+
+def test_without_a_critic_to_warm_up_all_columns_are_computed_in_the_first_iteration(folder):
+    algorithm = {"name": "ppo", "kl": {"coefficient": 0.1}, "critic": {"warmupIterations": 1}}
+    with Bench(folder, algorithm=algorithm) as bench:
+        trainers = CountedPasses(bench)
+        learner = Learner(bench.spec, trainers)
+        warmed = learner.update(as_sampled(bench, EIGHT), 0, 1e-3)
+        assert (warmed.steps, trainers.passes) == (0, [])
+        learner.update(as_sampled(bench, EIGHT), 1, 1e-3)
+    assert trainers.passes == [("old", 4), ("reference", 8)]
+
+
+def test_rounding_in_bfloat16_alone_clips_nothing_of_a_policy_that_does_not_move(tmp_path):
+    """GSPO clips from 3e-4 on. An episode has the same neighbours in its pack with and without the
+    gradient, so its ratio is 1. The last norm is scaled for an entropy like a trained policy's."""
+    model = {
+        "dtype": "bfloat16",
+        "context": 256,
+        "tiny": {"layers": 2, "hidden": 64, "heads": 2, "kvHeads": 2, "intermediate": 128},
+    }
+    words = [f"w{i}" for i in range(300)]
+    draws = np.random.default_rng(0)
+    replies = [tuple(draws.integers(5, 200, draws.integers(20, 120)).tolist()) for _ in range(16)]
+    raw = [
+        episode(i % 4, float(i % 2), group=i // 4, reply=reply) for i, reply in enumerate(replies)
+    ]
+    changes = {"algorithm": {"name": "gspo"}, "update": {"miniBatch": 4, "microBatchTokens": 256}}
+    made = make_tiny(spec(model=model).model, words, 0, tmp_path)
+    with Bench(made, model=model, **changes) as bench:
+        names = [name for name, _ in bench.worker.decoder.named_parameters()]
+        weights = bench.worker.policy.split(bench.worker.policy.shared.vector)
+        weights[[name for name in names if weights[name].dim() == 1][-1]].mul_(8.0)
+        bench.worker.policy.refresh()
+        updated = bench.update(as_sampled(bench, raw), rate=0.0)
+    assert updated.steps == 4
+    assert updated.metrics["update/clipped"] == 0.0
+    assert updated.metrics["update/ratio"] == 1.0
+
+
+@pytest.mark.parametrize("mode", ["off", "truncate"])
+def test_tokens_of_earlier_weights_count_as_lag_and_not_as_mismatch(folder, mode):
+    """Four episodes of the present weights, version 7, off by 0.1 nats; four of version 6, by 0.2.
+    k3 of log-ratios of 0.1 and 0.2: e^0.1 - 1.1 and e^0.2 - 1.2."""
+    changes = {"algorithm": {"importanceSampling": {"mode": mode}}, "update": {"miniBatch": 8}}
+    with Bench(folder, **changes) as bench:
+        exact = as_sampled(bench, EIGHT)
+        fresh, stale = older(exact[:4], 0.1), older(exact[4:], 0.2)
+        fresh = [replace(e, turns=(replace(e.turns[0], version=7),)) for e in fresh]
+        stale = [replace(e, turns=(replace(e.turns[0], version=6),)) for e in stale]
+        mixed = bench.learner.update([*fresh, *stale], 0, 0.0, version=7).metrics
+        none_fresh = bench.learner.update(stale, 0, 0.0, version=7).metrics
+        none_stale = bench.learner.update(fresh, 0, 0.0, version=7).metrics
+    assert mixed["update/mismatch_kl"] == pytest.approx(0.0051709, rel=1e-2)
+    assert mixed["update/lag_kl"] == pytest.approx(0.0214028, rel=1e-2)
+    assert "update/mismatch_kl" not in none_fresh
+    assert none_fresh["update/lag_kl"] == pytest.approx(0.0214028, rel=1e-2)
+    assert "update/lag_kl" not in none_stale
+    assert not any(name.endswith(("/fresh", "/stale")) for name in mixed)
+
+
 def older(episodes, nats):
     """The episodes as if sampled by weights that gave each token `nats` less."""
     return [

@@ -159,7 +159,7 @@ def test_the_metric_of_mismatch_compares_the_sampler_with_the_weights_before_the
     _, sums = objective(made, pack([off], [0]))
     # k3 of a log-ratio of 0.1: e^0.1 - 1 - 0.1 = 0.0051709 a token.
     assert sums["mismatch_kl"] == pytest.approx(3 * 0.0051709, rel=1e-3)
-    assert sums["measured"] == 3.0
+    assert sums["fresh"] == 3.0
     moved = PolicyGradient(
         algorithm=objective.algorithm, denominators=objective.denominators, chunk=9, unmoved=False
     )

@@ -95,9 +95,32 @@ def test_without_an_entropy_bonus_the_entropy_is_measured_without_gradient(folde
         row = pack([example(GROUP[0], {})], [0])
         _, measured = score(bench.worker.decoder, row, 1024)
         _, differentiated = score(bench.worker.decoder, row, 1024, entropy_gradient=True)
-        loss, sums = policy_loss(bench, sampler=0.0)
+        loss, sums = policy_loss(bench, old=0.0, sampler=0.0)
         loss.backward()
     assert not measured.requires_grad
     assert differentiated.requires_grad
     assert torch.equal(measured, differentiated.detach())
     assert sums["entropy"] == pytest.approx(float(measured.sum()))
+
+
+def test_a_policy_that_has_not_moved_is_its_own_old_policy_bit_for_bit(folder):
+    """Loss and gradient of a first step equal those with a column of the log-probabilities before
+    the update, computed by a pass of its own."""
+    found = []
+    for known in (True, False):
+        with Bench(folder) as bench:
+            now_S = bench.logprobs(GROUP[0]).numpy()
+            columns = {"advantage": np.full_like(now_S, 0.7), "sampler": now_S - np.float32(0.3)}
+            objective = PolicyGradient(
+                algorithm=bench.spec.algorithm,
+                denominators=Denominators(tokens=len(now_S), episodes=1, token_limit=64),
+                chunk=1024,
+                unmoved=not known,
+            )
+            columns |= {"old": now_S} if known else {}
+            loss, _ = objective(bench.worker.decoder, pack([example(GROUP[0], columns)], [0]))
+            loss.backward()
+            grads = [p.grad.clone() for p in bench.worker.decoder.parameters()]
+            found.append((loss.detach(), *grads))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert any(float(grad.abs().max()) > 0 for grad in found[0][1:])

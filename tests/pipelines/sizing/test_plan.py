@@ -66,32 +66,34 @@ def test_without_the_devices_speed_the_time_is_not_estimated():
     assert make_plan(_spec(), TOY, unknown).hours is None
 
 
-def test_an_update_costs_four_passes_at_the_stated_share_of_the_peak():
+def test_an_update_of_one_step_costs_three_passes_at_the_stated_share_of_the_peak():
     assumed = Throughput(update_share=0.5)
     duration = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration
     assert duration is not None
     size = model_size(TOY)
     forward = 2 * (size.total - size.embedding) + 2 * 4 * 8 * 16 * 1000
-    # Forward and backward, and the log-probabilities before the update.
-    assert math.isclose(duration.update, 12 * 1000 * forward * 4 / (1e12 * 0.5))
+    assert math.isclose(duration.update, 12 * 1000 * forward * 3 / (1e12 * 0.5))
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "passes"),
+    ("changes", "passes"),
     [
-        # An update is three forward passes' worth for each model; each column is one more.
-        ({"importanceSampling": {"mode": "off"}}, 3),
-        ({"kl": {"coefficient": 0.1}}, 3 + 2),
-        ({"name": "ppo"}, 2 * 3 + 2),
+        # An update is three forward passes' worth for each model, and each column is one more, but
+        # for the log-probabilities before the first of the steps.
+        ({"algorithm": {"importanceSampling": {"mode": "off"}}}, 3),
+        ({"algorithm": {"kl": {"coefficient": 0.1}}}, 3 + 1),
+        ({"algorithm": {"name": "ppo"}}, 2 * 3 + 1),
+        ({"update": {"miniBatch": 4}}, 3 + 2 / 3),
+        ({"update": {"miniBatch": 4, "epochs": 2}}, 2 * 3 + 1),
     ],
 )
-def test_an_update_costs_the_passes_that_the_learner_makes(algorithm, passes):
+def test_an_update_costs_the_passes_that_the_learner_makes(changes, passes):
     assumed = Throughput(update_share=0.5)
     usual = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration
-    found = make_plan(_spec(algorithm=algorithm), TOY, UNIT, assumed).phases[1].duration
+    found = make_plan(_spec(**changes), TOY, UNIT, assumed).phases[1].duration
     assert usual is not None
     assert found is not None
-    assert math.isclose(found.update, usual.update * passes / 4)
+    assert math.isclose(found.update, usual.update * passes / 3)
 
 
 def test_decoding_reads_the_weights_and_half_of_the_final_cache_at_each_token():

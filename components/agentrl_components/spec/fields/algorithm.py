@@ -64,9 +64,11 @@ class ImportanceSampling(SpecModel):
     """Correction for a sampler whose log-probabilities differ from the trainer's."""
 
     mode: Literal["off", "truncate", "mask"] = "truncate"
-    """`off`: no correction. `truncate`: each token's policy loss and KL penalty are weighted by
-    min(ratio, cap). `mask`: by the ratio, and tokens whose ratio is above the cap or below its
-    inverse are dropped from the loss, with their KL penalty and entropy bonus."""
+    """`off`: no correction; the clip compares with the sampler's log-probabilities, and that of
+    `gspo` is narrower than what usually differs between engines. `truncate`: each token's policy
+    loss and KL penalty are weighted by min(ratio, cap). `mask`: by the ratio, and tokens whose
+    ratio is above the cap or below its inverse are dropped from the loss, with their KL penalty and
+    entropy bonus."""
     cap: float = Field(default=2.0, ge=1, le=100)
     """Bound on the per-token probability ratio trainer / sampler."""
 

@@ -48,7 +48,8 @@ class Alarm(SpecModel):
     """Active if the mean standard deviation of the reward, shaped as in `algorithm.reward`, within
     a group is below this: episodes of a task no longer differ."""
     mismatch_kl_above: float | None = Field(default=None, gt=0, le=1000)
-    """Active if KL(sampler || trainer) is above this many nats per token."""
+    """Active if KL(sampler || trainer) is above this many nats per token, over tokens that the
+    present weights sampled."""
 
 
 class Horizon(SpecModel):

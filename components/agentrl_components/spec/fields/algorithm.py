@@ -111,8 +111,10 @@ class Algorithm(SpecModel):
     """For algorithms whose baseline is the group: drop groups without a learning signal, as in DAPO
     (arXiv 2503.14476). These are groups whose episodes all have the same reward and, for `gigpo`,
     whose turns do not differ either. Dropped episodes are no part of the update: they get neither
-    entropy bonus nor KL penalty. False: they stay for both. None: false for `gigpo`, which stops
-    exploring on some seeds without the groups that always fail, else true."""
+    entropy bonus nor KL penalty. False: they stay for both, and with `reinforce++-baseline` for the
+    shift of its normalisation, by which their tokens become likelier where failures are longer than
+    successes. None: false for `gigpo`, which stops exploring on some seeds without the groups that
+    always fail, else true."""
     refill_rounds: int = Field(default=0, ge=0, le=8)
     """How many more rounds of tasks an iteration may sample to replace dropped groups."""
 

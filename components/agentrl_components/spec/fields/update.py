@@ -15,9 +15,12 @@ class Update(SpecModel):
     learning_rate: float = Field(default=1e-6, gt=0, le=1)
     """AdamW learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Learning rate schedule over the whole run, decaying to `finalShare` of `learningRate`."""
+    """Learning rate schedule over the whole run, decaying to `finalShare` of `learningRate`. The
+    rate depends on the share of the greatest number of iterations that is done, so a run whose
+    phases end early ends with a higher one."""
     final_share: float = Field(default=0.1, ge=0, le=1)
-    """For linear and cosine: learning rate of the last iteration, as a share of `learningRate`."""
+    """For linear and cosine: learning rate of the last iteration, as a share of `learningRate`, if
+    every phase has all its iterations."""
     warmup_iterations: int = Field(default=0, ge=0, le=100000)
     """Iterations over which the learning rate rises linearly from 0, counted from the start of the
     run: with those of `critic.warmupIterations`, in which the policy takes no step."""

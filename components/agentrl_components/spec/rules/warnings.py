@@ -16,6 +16,7 @@ def manifest_warnings(spec: RunSpec) -> Iterator[Mistake]:
     yield from _evaluated_without_checkpoint(spec)
     yield from _alarms_longer_than_phases(spec)
     yield from _warmup_of_the_critic_alone(spec)
+    yield from _decay_beyond_the_end(spec)
     if spec.model.source.startswith(LOADED):
         yield from default_terse_texts(spec)
 
@@ -107,4 +108,18 @@ def _warmup_of_the_critic_alone(spec: RunSpec) -> Iterator[Mistake]:
             "algorithm.critic.warmupIterations: the policy takes its first step with the full "
             "learning rate",
             fix=f"raise it above {alone}, by the iterations in which the policy's rate shall rise",
+        )
+
+
+def _decay_beyond_the_end(spec: RunSpec) -> Iterator[Mistake]:
+    """A learning rate that decays until the last iteration there can be, in a run whose phases may
+    end earlier."""
+    schedule, advance = spec.update.schedule, spec.horizon.advance
+    if schedule != "constant" and advance != "iterations":
+        yield Mistake(
+            field="spec.update.schedule",
+            reason=f"is {schedule}, and phases end early by spec.horizon.advance, {advance}: the "
+            "learning rate decays over all iterations of the phases, and is higher at the end of a "
+            "run that has fewer",
+            fix="set the schedule to constant, or advance to iterations, unless that is wanted",
         )

@@ -169,3 +169,20 @@ def test_a_learning_rate_that_has_risen_before_the_policys_first_step_is_warned_
     # Its first step, in iteration 11, has 11/12 of the rate.
     assert warmups(10, 12) == []
     assert warmups(10, 0) == warmups(0, 5) == warmups(0, 5, "grpo") == []
+
+
+@pytest.mark.parametrize(
+    ("schedule", "advance", "warned"),
+    [
+        ("linear", "success", True),
+        ("cosine", "plateau", True),
+        ("linear", "iterations", False),
+        ("constant", "success", False),
+    ],
+)
+def test_a_rate_that_decays_beyond_the_end_of_phases_that_end_early_is_warned_of(
+    schedule, advance, warned
+):
+    horizon = {"phases": [{"maxTurns": 3, "iterations": 20}], "advance": advance}
+    found = warnings(horizon=horizon, update={"schedule": schedule})
+    assert [one.partition(":")[0] for one in found] == ["spec.update.schedule"] * warned

@@ -22,13 +22,13 @@ from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
 from agentrl_components.ray_workers.trainers import RayTrainers
 from agentrl_components.spec import RunSpec, Samplers
-from agentrl_components.workers.held_open import HeldOpen
+from agentrl_components.workers.exit_stack_owner import ExitStackOwner
 
 RECURRENT = ".A_log"
 """How the name of a weight ends that every layer with a recurrent state has."""
 
 
-class Actors(HeldOpen):
+class Actors(ExitStackOwner):
     """A context manager that keeps the connection to Ray and the actors open.
 
     On the run's own cluster actors stay when it is left, for the next driver: all of them, or, if

@@ -29,13 +29,13 @@ from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_components.update.learner import Learner
 from agentrl_components.warmstart.conversations import Conversation, given_conversations
-from agentrl_components.workers.held_open import HeldOpen
+from agentrl_components.workers.exit_stack_owner import ExitStackOwner
 from agentrl_components.workers.pool import PendingWorkers
 from agentrl_components.workers.worker import Worker
 from agentrl_envs.env import Split
 
 
-class RunContext(HeldOpen):
+class RunContext(ExitStackOwner):
     """One run, opened for work. A context manager: closes workers and environments."""
 
     def __init__(

@@ -20,7 +20,7 @@ from agentrl_components.run.base_model import at_commit
 from agentrl_components.spec import RunSpec
 from agentrl_components.spec.rules.environments.vocabulary import check_words
 from agentrl_components.update.trainers import Trainers
-from agentrl_components.workers.held_open import HeldOpen
+from agentrl_components.workers.exit_stack_owner import ExitStackOwner
 from agentrl_components.workers.local import device, open_pool
 from agentrl_components.workers.loop_thread import LoopThread
 from agentrl_components.workers.memory import set_up_memory
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agentrl_components.ray_workers.actors import Actors
 
 
-class WorkerGroup(HeldOpen):
+class WorkerGroup(ExitStackOwner):
     """Keeps workers, model and environments open. Actors may stay, as `Actors` says.
 
     With `compute.ray` trainers and samplers are Ray actors; otherwise they are worker processes of

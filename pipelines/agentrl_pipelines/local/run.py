@@ -48,8 +48,9 @@ from agentrl_pipelines.local.run_folder import store_errors
 from agentrl_pipelines.local.signals import handle_signals
 from agentrl_pipelines.tracking import best_model, open_tracker
 
-LIVES = 3
-"""How often processes that hold the model may die at the same place before the run gives up."""
+MAX_LOSSES_WITHOUT_PROGRESS = 3
+"""After so many losses of processes that hold the model, without a new iteration in between, the
+run gives up."""
 
 
 def run_local(
@@ -105,9 +106,9 @@ def _run_until_done(
     open_context: Callable[[], RunContext], view: ProgressView, root: Path
 ) -> Report:
     """Run all stages. If processes that hold the model die, open new ones and resume from the last
-    checkpoint, unless the run is to stop. Raises `WorkersLostError` if they die `LIVES` times
-    and finish no iteration in between that is new: iterations since the last checkpoint are done
-    again. An error that ends the run is part of its state."""
+    checkpoint, unless the run is to stop. Raises `WorkersLostError` if they die
+    `MAX_LOSSES_WITHOUT_PROGRESS` times and finish no iteration in between that is new: iterations
+    since the last checkpoint are done again. An error that ends the run is part of its state."""
     lost, reached = 0, -1
     begun = False  # until then the state is that of an earlier process
     while True:
@@ -120,11 +121,12 @@ def _run_until_done(
             _stop_after(error, context)
             lost = 1 if len(context.history) > reached else lost + 1
             reached = max(reached, len(context.history))
-            if lost == LIVES:
+            if lost == MAX_LOSSES_WITHOUT_PROGRESS:
                 given_up = WorkersLostError(
-                    f"{error}; no iteration after {reached} was finished between {LIVES} such "
-                    "losses; run the same command again: the run goes on from its last checkpoint; "
-                    "if processes die often, lower update.checkpointEvery"
+                    f"{error}; no iteration after {reached} was finished between "
+                    f"{MAX_LOSSES_WITHOUT_PROGRESS} such losses; run the same command again: the "
+                    "run goes on from its last checkpoint; if processes die often, lower "
+                    "update.checkpointEvery"
                 )
                 if begun:
                     _write_end(context.journal, given_up)

@@ -21,7 +21,7 @@ ASK_S = 60.0
 """How often actors are asked."""
 ANSWER_S = 10.0
 """How long they may take to answer."""
-UNASKED = 3
+MISSED_CHECKS = 3
 """After so many intervals `ask_s` without a question, the progress of the actors in between is
 unknown. While somebody waits for their calls, questions are up to two intervals apart."""
 
@@ -129,7 +129,7 @@ class SilenceWatch:
         now = self.now()
         if not began or now - self._asked_at < self.ask_s:
             return []
-        unwatched = now - self._asked_at > UNASKED * self.ask_s
+        unwatched = now - self._asked_at > MISSED_CHECKS * self.ask_s
         self._asked_at = now
         answers = self._answers({place: actors[place] for place in began})
         for place in began:

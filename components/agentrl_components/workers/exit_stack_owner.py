@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 
-class HeldOpen:
+class ExitStackOwner:
     """Base of context managers that own an `ExitStack`. Its contexts get the exception that ended
     the block."""
 

@@ -60,10 +60,10 @@ class Actors(ExitStackOwner):
                 self.trainers = RayTrainers(spec, model, reserved, device, lifetime, placement)
                 opened.push(self._leave_trainers)
                 transfer = _transfer(spec, self.trainers)
-            seats = self.trainers.seats() if self.trainers and reserved.shared else None
+            shared = self.trainers.shared_gpus() if self.trainers and reserved.shared else None
             device = _device(reserved.sampler)
             self.samplers = RaySamplers(
-                spec, model, reserved, device, transfer, lifetime, placement, seats
+                spec, model, reserved, device, transfer, lifetime, placement, shared
             )
             opened.push(self._leave_samplers)
             self._open(note, shared=reserved.shared)

@@ -14,7 +14,7 @@ from agentrl_components.ray_workers.checkpoints.rank_store import RankStore, ran
 from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
 from agentrl_components.ray_workers.hand_over.nccl_sender import Sender, open_sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
-from agentrl_components.ray_workers.resources import Seat, assigned_gpus, use_assigned_gpus
+from agentrl_components.ray_workers.resources import SharedGpu, assigned_gpus, use_assigned_gpus
 from agentrl_components.sharded.hand_over.bucket import ChangeBucket, change_bucket
 from agentrl_components.sharded.hand_over.shared_memory import SharedBucket, SharedBuckets
 from agentrl_components.sharded.rank import Rank, RankSetup
@@ -85,10 +85,10 @@ class RankActor(Rank):
         assert self._sender is not None
         return self._sender.send(version, since)
 
-    def seat(self) -> Seat:
-        """The place of this rank."""
+    def shared_gpu(self) -> SharedGpu:
+        """The GPU of this rank."""
         node = ray.get_runtime_context().get_node_id()
-        return Seat(rank=self._setup.rank, node=node, gpu=",".join(assigned_gpus()))
+        return SharedGpu(rank=self._setup.rank, node=node, number=",".join(assigned_gpus()))
 
     def start_sharing(self, limit: int) -> None:
         """Begin to put all weights into memory that a sampler of the same device reads, in buckets

@@ -33,14 +33,15 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """The place of a trainer, at which a sampler sits too: both use its GPU in turns."""
+class SharedGpu:
+    """The GPU of a trainer, which it and one sampler use in turns."""
 
     rank: int
+    """The trainer."""
     node: str
     """Ray's id of the machine."""
-    gpu: str
-    """The GPU by its number there. Empty: the trainer computes on the CPU."""
+    number: str
+    """Its number on that machine. Empty: the trainer computes on the CPU."""
 
     def options(self) -> dict[str, Any]:
         """Arguments of Ray's `options` for the sampler, which reserves nothing itself."""
@@ -60,7 +61,7 @@ class Reservations:
     sampler: Reservation
     """With `shared` it is what samplers reserve that play without trainers."""
     shared: bool = False
-    """Whether each sampler sits at the place of a trainer (`Seat`)."""
+    """Whether each sampler uses the GPU of a trainer (`SharedGpu`)."""
 
     @property
     def cpus(self) -> float:

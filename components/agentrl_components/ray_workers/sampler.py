@@ -20,7 +20,7 @@ from agentrl_components.ray_workers.calls.busy_time import BusyTime
 from agentrl_components.ray_workers.calls.notes import NoteHandler
 from agentrl_components.ray_workers.calls.silence import Progress
 from agentrl_components.ray_workers.model_folder import ModelFolder
-from agentrl_components.ray_workers.resources import Seat, use_assigned_gpus
+from agentrl_components.ray_workers.resources import SharedGpu, use_assigned_gpus
 from agentrl_components.rollout.collector import replay_lost
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.sharded.adapters import AdapterMerge
@@ -54,14 +54,14 @@ class Sampler:
         device: str,
         *,
         trains: bool,
-        seat: Seat | None = None,
+        shared_gpu: SharedGpu | None = None,
     ) -> None:
         """`trains`: weights are handed over. Otherwise the engine has those of the model folder.
-        `seat`: the trainer whose GPU the engine uses, too."""
+        `shared_gpu`: the GPU of a trainer that the engine uses, too."""
         use_assigned_gpus()
-        if seat is not None and seat.gpu:
-            os.environ["CUDA_VISIBLE_DEVICES"] = seat.gpu
-        self._seat, self._device = seat, torch.device(device)
+        if shared_gpu is not None and shared_gpu.number:
+            os.environ["CUDA_VISIBLE_DEVICES"] = shared_gpu.number
+        self._shared_gpu, self._device = shared_gpu, torch.device(device)
         set_up_memory()
         self._loop = LoopThread()
         if device == "cpu":
@@ -130,8 +130,8 @@ class Sampler:
 
     async def rank(self) -> int:
         """The trainer that uses the same GPU."""
-        assert self._seat is not None
-        return self._seat.rank
+        assert self._shared_gpu is not None
+        return self._shared_gpu.rank
 
     async def start_update(self, hand_over: str, since: int | None = None) -> None:
         """Begin to take the weights of the next version, or what changed of them `since` a version.
@@ -250,7 +250,7 @@ class Sampler:
             decoder.shape.check_context(spec.model.context)
             if self._trains and spec.model.lora is not None:
                 self._merge = AdapterMerge(folder, spec, decoder)
-        shares = self._seat is not None
+        shares = self._shared_gpu is not None
         options = sampler_options(spec, self._device.type, self._trains, shares=shares)
         return Player(spec, folder, options, decoder, self._loop)
 

@@ -16,7 +16,7 @@ from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.placement import AnyNode, Placement
-from agentrl_components.ray_workers.resources import Reservations, Seat
+from agentrl_components.ray_workers.resources import Reservations, SharedGpu
 from agentrl_components.rollout.episode import Job, Rules
 from agentrl_components.spec import RunSpec
 from agentrl_components.streaming.samplers import SamplerLoad
@@ -45,15 +45,16 @@ class RaySamplers:
         transfer: WeightTransfer | None,
         lifetime: Lifetime | None = None,
         placement: Placement | None = None,
-        seats: Sequence[Seat] | None = None,
+        shared_gpus: Sequence[SharedGpu] | None = None,
     ) -> None:
         """Start the samplers, but for those that an earlier driver has left. Without a `transfer`
         they play with the weights of the model folder. They end with this driver unless `lifetime`
-        says otherwise. `seats`: the trainers whose GPUs they use, too. `open` waits for them."""
+        says otherwise. `shared_gpus`: those of trainers, which they use, too. `open` waits for
+        them."""
         self._spec, self._model, self._device = spec, model, device
         self._reserved, self._transfer = reserved, transfer
         self._lifetime = lifetime or WithDriver()
-        self._placement, self._seats = placement or AnyNode(), seats
+        self._placement, self._shared_gpus = placement or AnyNode(), shared_gpus
         self.take_gpus: Callable[[], None] = lambda: None
         """Called before samplers need the memory of GPUs that trainers use, too."""
         self.watch = SilenceWatch(playing_s(spec))
@@ -231,15 +232,17 @@ class RaySamplers:
 
         from agentrl_components.ray_workers.sampler import Sampler
 
-        seat = self._seats[place] if self._seats is not None else None
+        shared_gpu = self._shared_gpus[place] if self._shared_gpus is not None else None
         options = self._lifetime.options(self._names[place])
-        if seat is not None:
-            options |= seat.options()
+        if shared_gpu is not None:
+            options |= shared_gpu.options()
         else:
             options |= self._reserved.sampler.options() | self._placement.sampler(place)
         actor = ray.remote(Sampler).options(**options, max_concurrency=CALLS)
         trains = self._transfer is not None
-        return actor.remote(self._spec, self._model, self._device, trains=trains, seat=seat)
+        return actor.remote(
+            self._spec, self._model, self._device, trains=trains, shared_gpu=shared_gpu
+        )
 
 
 def _answers_again(lost: LostActor) -> bool:

@@ -21,7 +21,7 @@ from agentrl_components.ray_workers.hand_over.rank_source import RankSource
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
 from agentrl_components.ray_workers.placement import AnyNode, Placement
-from agentrl_components.ray_workers.resources import Reservations, Seat
+from agentrl_components.ray_workers.resources import Reservations, SharedGpu
 from agentrl_components.sharded.rank import RankSetup
 from agentrl_components.sharded.rounds import Share, deal
 from agentrl_components.spec import RunSpec
@@ -131,9 +131,9 @@ class RayTrainers:
         """Give back the device memory that the ranks need while they compute only."""
         self.source.rest()
 
-    def seats(self) -> list[Seat]:
-        """The places of the ranks."""
-        return self._all("seat")
+    def shared_gpus(self) -> list[SharedGpu]:
+        """The GPUs of the ranks."""
+        return self._all("shared_gpu")
 
     def state(self, spool: Path | None = None) -> Files:
         if spool is None:

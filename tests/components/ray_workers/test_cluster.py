@@ -16,7 +16,7 @@ from ray_nodes import started
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.cluster import connect, own_cluster
 from agentrl_components.ray_workers.nodes.embedded import HEAD_WAIT
-from agentrl_components.ray_workers.resources import Seat, reservations
+from agentrl_components.ray_workers.resources import SharedGpu, reservations
 from agentrl_components.spec import Compute
 
 HEAD = "127.0.0.2"
@@ -194,4 +194,4 @@ def test_samplers_that_share_gpus_reserve_something_only_where_there_are_no_trai
     assert (shared.gpus, shared.cpus) == (2, 8.0)
     assert [one.options() for one in shared.places(trains=True)] == [trainer, trainer]
     assert [one.options() for one in shared.places(trains=False)] == [trainer, trainer]
-    assert Seat(rank=1, node="ab" * 28, gpu="3").options()["num_gpus"] == 0
+    assert SharedGpu(rank=1, node="ab" * 28, number="3").options()["num_gpus"] == 0

@@ -31,7 +31,7 @@ class SharingSource(Protocol):
 
 
 class SameGpuTransfer:
-    """Implements `WeightTransfer` for samplers that sit at the places of trainers.
+    """Implements `WeightTransfer` for samplers that use the GPUs of trainers.
 
     Every rank gathers the weights, bucket by bucket, into the memory of its GPU, and the sampler
     that uses the same GPU copies them from there: they are not copied to the host, and no two GPUs

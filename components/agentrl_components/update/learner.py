@@ -18,7 +18,7 @@ from agentrl_components.schedule.learning_rate import critic_learning_rate
 from agentrl_components.schedule.seeds import derive
 from agentrl_components.spec import RunSpec
 from agentrl_components.trajectory.record import Ending, Trajectory
-from agentrl_components.update.advantages.episodes import EpisodeView
+from agentrl_components.update.advantages.episodes import EpisodeView, scatter_to_tokens
 from agentrl_components.update.advantages.registry import (
     estimate_advantages,
     groups_without_signal,
@@ -204,7 +204,10 @@ class Learner:
         values = None
         if self.traits.needs_critic:
             _add(columns, "value", self.trainers.values(bare))
-            values = [per_token(e, c["value"]) for e, c in zip(episodes, columns, strict=True)]
+            values = [
+                scatter_to_tokens(e.mask, c["value"])
+                for e, c in zip(episodes, columns, strict=True)
+            ]
         result = estimate_advantages(self._views(episodes, values), algorithm)
         for i, episode in enumerate(episodes):
             columns[i]["advantage"] = result.advantages[i][episode.mask]
@@ -244,10 +247,3 @@ def _add(columns: Sequence[dict[str, Column]], name: str, amounts: Sequence[Colu
     """Add a column to every example."""
     for of_example, amount in zip(columns, amounts, strict=True):
         of_example[name] = amount
-
-
-def per_token(episode: Trajectory, values_S: Column) -> Column:
-    """Values [T] of all tokens from those of the sampled ones [S], 0 elsewhere."""
-    out = np.zeros(len(episode.ids), dtype=np.float32)
-    out[episode.mask] = values_S
-    return out

@@ -6,7 +6,7 @@ episodes differ in length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,16 +79,18 @@ class Advantages:
     """Regression targets of the critic; 0 where the mask is False. None: there is no critic."""
 
 
-def spread(episode: EpisodeView, amount: float) -> FloatArray:
-    """[T] `amount` at every sampled token, 0 elsewhere."""
-    return (np.float32(amount) * episode.mask).astype(np.float32)
+def broadcast_to_sampled(mask_T: NDArray[np.bool_], amount: float) -> FloatArray:
+    """[T] `amount` at every sampled token, where `mask_T` is True, and 0 elsewhere."""
+    return (np.float32(amount) * mask_T).astype(np.float32)
 
 
-def placed(episode: EpisodeView, amounts: Iterable[float] | NDArray[np.float64]) -> FloatArray:
-    """[T] `amounts` [S] at the sampled tokens, in order, 0 elsewhere."""
-    placed_T = np.zeros(len(episode.mask), dtype=np.float32)
-    placed_T[episode.mask] = np.asarray(amounts, dtype=np.float32)
-    return placed_T
+def scatter_to_tokens(
+    mask_T: NDArray[np.bool_], amounts_S: NDArray[np.float64] | FloatArray
+) -> FloatArray:
+    """[T] `amounts_S` at the sampled tokens, where `mask_T` is True, in order, and 0 elsewhere."""
+    amounts_T = np.zeros(len(mask_T), dtype=np.float32)
+    amounts_T[mask_T] = amounts_S
+    return amounts_T
 
 
 def by_group(episodes: Sequence[EpisodeView]) -> dict[int, list[int]]:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, placed
+from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, scatter_to_tokens
 from agentrl_components.update.advantages.series import discounted, whitened_within
 
 
@@ -90,6 +90,8 @@ def _pack(
     names = [episode.environment for episode in episodes]
     final = whitened_within(advantages, names)
     return Advantages(
-        advantages=tuple(placed(e, a) for e, a in zip(episodes, final, strict=True)),
-        returns=tuple(placed(e, r) for e, r in zip(episodes, returns, strict=True)),
+        advantages=tuple(
+            scatter_to_tokens(e.mask, a) for e, a in zip(episodes, final, strict=True)
+        ),
+        returns=tuple(scatter_to_tokens(e.mask, r) for e, r in zip(episodes, returns, strict=True)),
     )

@@ -16,7 +16,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, by_group, spread
+from agentrl_components.update.advantages.episodes import (
+    Advantages,
+    EpisodeView,
+    broadcast_to_sampled,
+    by_group,
+)
 
 GROUP_EPSILON = 1e-6
 """Added to the group's standard deviation."""
@@ -29,7 +34,9 @@ def group_relative(episodes: Sequence[EpisodeView], *, scale_by_std: bool = True
         rewards = np.array([episodes[i].reward for i in members], dtype=np.float64)
         amounts[members] = centred(rewards, scale_by_std=scale_by_std)
     return Advantages(
-        advantages=tuple(spread(e, a) for e, a in zip(episodes, amounts, strict=True))
+        advantages=tuple(
+            broadcast_to_sampled(e.mask, a) for e, a in zip(episodes, amounts, strict=True)
+        )
     )
 
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, by_group, spread
+from agentrl_components.update.advantages.episodes import (
+    Advantages,
+    EpisodeView,
+    broadcast_to_sampled,
+    by_group,
+)
 
 
 def leave_one_out(episodes: Sequence[EpisodeView]) -> Advantages:
@@ -21,5 +26,7 @@ def leave_one_out(episodes: Sequence[EpisodeView]) -> Advantages:
         for i in members if others else ():
             amounts[i] = episodes[i].reward - (total - episodes[i].reward) / others
     return Advantages(
-        advantages=tuple(spread(e, a) for e, a in zip(episodes, amounts, strict=True))
+        advantages=tuple(
+            broadcast_to_sampled(e.mask, a) for e, a in zip(episodes, amounts, strict=True)
+        )
     )

@@ -12,7 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, by_group, placed
+from agentrl_components.update.advantages.episodes import (
+    Advantages,
+    EpisodeView,
+    by_group,
+    scatter_to_tokens,
+)
 from agentrl_components.update.advantages.series import whitened_within
 
 
@@ -35,4 +40,6 @@ def _normalised(episodes: Sequence[EpisodeView], rewards: Sequence[float]) -> Ad
         for episode, reward in zip(episodes, rewards, strict=True)
     ]
     final = whitened_within(returns, [episode.environment for episode in episodes])
-    return Advantages(advantages=tuple(placed(e, a) for e, a in zip(episodes, final, strict=True)))
+    return Advantages(
+        advantages=tuple(scatter_to_tokens(e.mask, a) for e, a in zip(episodes, final, strict=True))
+    )

@@ -1,4 +1,4 @@
-"""provision: wait for the environments, check their contract, and record their lineage.
+"""provision: wait for the environments, check their contract, and record their fingerprints.
 
 A run has one task set: where the store has results of an earlier start or phase, the environments
 must have the tasks that they had there. Evaluations before and after training are compared, and
@@ -37,10 +37,10 @@ COMPARED = {
     "tasks": "the hash of its first held-out tasks is",
     "admissible": "whether it names its admissible actions is",
 }
-"""The fields of a lineage that identify a task set. `where` does not: servers may move."""
+"""The fields of a fingerprint that identify a task set. `where` does not: servers may move."""
 
 
-class EnvironmentLineage(StoredModel):
+class EnvironmentFingerprint(StoredModel):
     """What identifies the task set of an environment. A record of another version of AgentRL may
     lack fields."""
 
@@ -57,45 +57,45 @@ class EnvironmentLineage(StoredModel):
     """The environment names its admissible actions."""
 
 
-class Lineage(RootModel[dict[str, EnvironmentLineage]]):
-    """The lineage of all environments, by name."""
+class Fingerprints(RootModel[dict[str, EnvironmentFingerprint]]):
+    """The fingerprints of all environments, by name."""
 
 
 async def provision(
     run: AgentRLRun, worlds: Mapping[str, World], journal: Journal, phase: int = 0
 ) -> None:
-    """Store the lineage of each environment. Raises `ContractError` if an environment breaks the
-    contract, and `SpecError` if its tasks are not those that the run has had so far."""
-    lineage = await environment_lineage(run, worlds)
+    """Store the fingerprint of each environment. Raises `ContractError` if an environment breaks
+    the contract, and `SpecError` if its tasks are not those that the run has had so far."""
+    fingerprints = await environment_fingerprints(run, worlds)
     journal.check(run)
-    check_lineage(run, journal.store, lineage)
+    check_fingerprints(run, journal.store, fingerprints)
     journal.begin(run)
     journal.write_state("running", "the environments are ready")
-    data = lineage.model_dump_json(indent=1).encode()
-    journal.store.replace(keys.phase(phase, keys.LINEAGE), data)
+    data = fingerprints.model_dump_json(indent=1).encode()
+    journal.store.replace(keys.phase(phase, keys.FINGERPRINTS), data)
 
 
-def check_lineage(run: AgentRLRun, store: Store, lineage: Lineage) -> None:
-    """Raise `SpecError` with every environment whose lineage is another than that of an earlier
-    start or phase of the run, if there are results that depend on it."""
-    recorded = [key for key in store.list(keys.PHASES) if key.endswith(f"/{keys.LINEAGE}")]
+def check_fingerprints(run: AgentRLRun, store: Store, fingerprints: Fingerprints) -> None:
+    """Raise `SpecError` with every environment whose fingerprint differs from the one that an
+    earlier start or phase of the run recorded, if there are results that depend on it."""
+    recorded = [key for key in store.list(keys.PHASES) if key.endswith(f"/{keys.FINGERPRINTS}")]
     if not recorded or not any(key for prefix in RESULTS for key in store.list(prefix)):
         return
-    before = load_record(store, recorded[-1], Lineage).root
+    before = load_record(store, recorded[-1], Fingerprints).root
     mistakes = [
         f"spec.environments[{i}] ({one.name}): {'; '.join(changed)}: {store.url} holds a run with "
         "other tasks, whose results cannot be compared with these; restore the version and the "
         "data of the environment, or start a new run (on one machine: use another --root)"
         for i, one in enumerate(run.spec.environments)
         if one.name in before
-        and (changed := list(_changes(before[one.name], lineage.root[one.name])))
+        and (changed := list(_changes(before[one.name], fingerprints.root[one.name])))
     ]
     if mistakes:
         raise SpecError(mistakes)
 
 
-def _changes(before: EnvironmentLineage, now: EnvironmentLineage) -> Iterator[str]:
-    """What differs between two lineages, in words."""
+def _changes(before: EnvironmentFingerprint, now: EnvironmentFingerprint) -> Iterator[str]:
+    """What differs between two fingerprints, in words."""
     for field, words in COMPARED.items():
         old, new = getattr(before, field), getattr(now, field)
         if field in before.model_fields_set and old != new:
@@ -106,13 +106,13 @@ def _shown(value: object) -> str:
     return "unbounded" if value is None else json.dumps(value)
 
 
-async def environment_lineage(run: AgentRLRun, worlds: Mapping[str, World]) -> Lineage:
+async def environment_fingerprints(run: AgentRLRun, worlds: Mapping[str, World]) -> Fingerprints:
     """The number of tasks of each environment and a hash that identifies them. Raises `SpecError`
     for an environment that does not name admissible actions although the manifest needs them, or no
     words although the model is tiny."""
     vocabularies = {name: world.vocabulary() for name, world in worlds.items()}
     check_words(run.spec, vocabularies)
-    lineage: dict[str, EnvironmentLineage] = {}
+    fingerprints: dict[str, EnvironmentFingerprint] = {}
     for i, environment in enumerate(run.spec.environments):
         world = worlds[environment.name]
         seen = await first_observation(world)
@@ -127,7 +127,7 @@ async def environment_lineage(run: AgentRLRun, worlds: Mapping[str, World]) -> L
             words = vocabularies[environment.name] or ()
             check_actions(environment.name, seen.admissible or (), words)
         tasks = [await world.task("heldout", i) for i in range(SAMPLE)]
-        lineage[environment.name] = EnvironmentLineage(
+        fingerprints[environment.name] = EnvironmentFingerprint(
             name=world.name,
             where=environment.builtin or environment.image or str(environment.url),
             train=world.size("train"),
@@ -135,7 +135,7 @@ async def environment_lineage(run: AgentRLRun, worlds: Mapping[str, World]) -> L
             tasks=hashlib.sha256("".join(t.id for t in tasks).encode()).hexdigest()[:16],
             admissible=seen.admissible is not None,
         )
-    return Lineage(lineage)
+    return Fingerprints(fingerprints)
 
 
 def check_actions(name: str, actions: Sequence[str], words: Sequence[str]) -> None:

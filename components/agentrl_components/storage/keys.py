@@ -9,7 +9,7 @@
                                         rollout is another process or samples ahead
     policy/000120/                      weights after 120 iterations, if rollout is another process
     heartbeats/<role>                   changes while the process of that role is alive
-    phases/02/<name>                    environment lineage and decision of a phase
+    phases/02/<name>                    environment fingerprints and decision of a phase
     evaluations/<name>.json             result of an evaluation: random, before, after, or
                                         iteration-000120 after 120 iterations, or
                                         iteration-000120-restored if a rollback then
@@ -55,8 +55,8 @@ OWN = (
 )
 """Prefixes of all keys of a run."""
 MANIFEST = "manifest.json"
-LINEAGE = "environments.json"
-"""File of a phase: lineage of its environments."""
+FINGERPRINTS = "environments.json"
+"""File of a phase: what identifies the task sets of its environments."""
 DECISION = "decision.json"
 """File of a phase: the decision about what follows."""
 PLAYED = "played.episodes"

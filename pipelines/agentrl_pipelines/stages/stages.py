@@ -35,7 +35,7 @@ def provision(stage: StageContext) -> None:
         StoreError: a later phase was started on a store that does not hold the run.
     """
     from agentrl_components.rollout.environments import open_worlds
-    from agentrl_components.stages.provision import provision as record_lineage
+    from agentrl_components.stages.provision import provision as record_fingerprints
 
     store = stage.store()
     if stage.phase > 0 and not store.exists(keys.RUN):
@@ -54,14 +54,15 @@ def provision(stage: StageContext) -> None:
             with attempt:
                 worlds: Mapping[str, World] = await open_worlds(stage.run.spec.environments)
         try:
-            await record_lineage(stage.run, worlds, Journal(store), stage.phase)
+            await record_fingerprints(stage.run, worlds, Journal(store), stage.phase)
         finally:
             for world in worlds.values():
                 await world.close()
 
     stage.view.stage("provision")
     asyncio.run(wait_and_record())
-    stage.artifacts.put("lineage", store.get(keys.phase(stage.phase, keys.LINEAGE)))
+    fingerprints = store.get(keys.phase(stage.phase, keys.FINGERPRINTS))
+    stage.artifacts.put("lineage", fingerprints)  # the name in the graph, which stored runs have
 
 
 def train(stage: StageContext) -> None:

@@ -8,7 +8,7 @@ from corridor_server import served
 
 from agentrl_components.errors import SpecError
 from agentrl_components.run.journal import Journal
-from agentrl_components.stages.provision import check_actions, environment_lineage, provision
+from agentrl_components.stages.provision import check_actions, environment_fingerprints, provision
 from agentrl_components.storage import keys
 from agentrl_components.storage.memory import MemoryStore
 from agentrl_envs.client.remote_world import RemoteWorld
@@ -27,12 +27,12 @@ class NoWords(CorridorTasks):
 
 def test_a_tiny_model_is_refused_for_an_environment_that_lists_no_words():
     with pytest.raises(SpecError, match=r"vocabulary\(\) of environment corridor lists none"):
-        asyncio.run(environment_lineage(manifest(), {"corridor": LocalWorld(NoWords())}))
+        asyncio.run(environment_fingerprints(manifest(), {"corridor": LocalWorld(NoWords())}))
 
 
 def test_a_pretrained_model_needs_no_list_of_words():
     run = manifest(model={"source": "hf://a/b"})
-    found = asyncio.run(environment_lineage(run, {"corridor": LocalWorld(NoWords())}))
+    found = asyncio.run(environment_fingerprints(run, {"corridor": LocalWorld(NoWords())}))
     assert found.root["corridor"].admissible
 
 
@@ -104,13 +104,13 @@ def test_tasks_may_change_before_there_is_a_result():
         start(store, Shifted())
 
 
-def test_fields_that_the_recorded_lineage_does_not_have_are_not_compared(begun):
+def test_fields_that_the_recorded_fingerprint_does_not_have_are_not_compared(begun):
     """As that of an earlier version of AgentRL, or of a later one."""
-    key = keys.phase(0, keys.LINEAGE)
-    lineage = json.loads(begun.get(key))
-    del lineage["corridor"]["tasks"]
-    lineage["corridor"]["vendor"] = "another"
-    begun.replace(key, json.dumps(lineage).encode())
+    key = keys.phase(0, keys.FINGERPRINTS)
+    fingerprints = json.loads(begun.get(key))
+    del fingerprints["corridor"]["tasks"]
+    fingerprints["corridor"]["vendor"] = "another"
+    begun.replace(key, json.dumps(fingerprints).encode())
     start(begun, Shifted())
     with pytest.raises(SpecError, match="other tasks"):
         start(begun, CorridorTasks())

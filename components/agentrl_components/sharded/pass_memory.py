@@ -25,7 +25,7 @@ packs of different sizes leave."""
 SMALL = 256 << 20
 """Bytes of weights, and of gradients, that a rank on a CPU holds whole, where the memory is not
 known."""
-PADDING = 1.8
+MAX_PADDING = 1.8
 """Largest ratio of padded to real tokens in attention on GPUs: `DENSE_SPEED` of
 `model.packed_attention`, above which episodes are not padded."""
 SELECTIVE_COST = 0.13

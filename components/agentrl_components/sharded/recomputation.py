@@ -13,7 +13,7 @@ from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import FLASH_TYPES, padded_tokens
 from agentrl_components.sharded.model import DTYPES
 from agentrl_components.sharded.pass_memory import (
-    PADDING,
+    MAX_PADDING,
     RESERVE,
     SHARE,
     SMALL,
@@ -174,7 +174,7 @@ def whole_bytes(decoder: CausalModel, spec: RunSpec) -> int:
     state = 16 * total * (2 if spec.algorithm.traits.needs_critic else 1)
     gradients = 1
     copies = (width != 4) + (spec.algorithm.kl.coefficient > 0) + spec.compute.sparse_hand_over
-    size = PassSize(tokens=pack_tokens(spec), padding=PADDING)
+    size = PassSize(tokens=pack_tokens(spec), padding=MAX_PADDING)
     shape = decoder.shape
     again = Recomputation(blocks=shape.layers if spec.update.gradient_checkpointing else 0)
     activations = activation_bytes(spec, shape, size, again) + logits_bytes(spec, shape)

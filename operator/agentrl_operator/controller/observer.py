@@ -19,7 +19,7 @@ from agentrl_operator.controller.addon_reader import (
     read_ray_cluster,
     read_sandboxes,
 )
-from agentrl_operator.controller.durations import Durations
+from agentrl_operator.controller.condition_timer import ConditionTimer
 from agentrl_operator.controller.error_guard import RunGuard
 from agentrl_operator.controller.fleet_reader import FleetReader
 from agentrl_operator.controller.kueue_reader import KueueObservation, KueueReader
@@ -50,7 +50,7 @@ class Observer:
         self._kueue = KueueReader(clients.cluster.kueue, platform, clock)
         self._health = WorkflowHealth(clients.cluster, clock)
         self._fleet = FleetReader(clients.cluster.fleet, clock)
-        self._deleting, self._ray_blocked = Durations(clock), Durations(clock)
+        self._deleting, self._ray_blocked = ConditionTimer(clock), ConditionTimer(clock)
 
     def forget(self, uid: str) -> None:
         """Drop what is kept of a run that was deleted."""

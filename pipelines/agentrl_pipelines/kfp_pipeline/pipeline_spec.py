@@ -227,7 +227,7 @@ def secret_as_env(name: str, variables: dict[str, str]) -> Data:
 
 
 def claim_mount(volume: Volume) -> Data:
-    """The `pvcMount` entry of a claim, whose name is written twice like that of a Secret."""
+    """The `pvcMount` entry of a claim. KFP's format repeats the name, as for Secrets."""
     return {
         "constant": volume.claim,
         "pvcNameParameter": {"runtimeValue": {"constant": volume.claim}},
@@ -236,8 +236,8 @@ def claim_mount(volume: Volume) -> Data:
 
 
 def config_map_mount(name: str, path: str) -> Data:
-    """The `configMapAsVolume` entry of a ConfigMap, whose name is written twice like that of a
-    Secret."""
+    """The `configMapAsVolume` entry of a ConfigMap. KFP's format repeats the name, as for
+    Secrets."""
     return {
         "configMapName": name,
         "configMapNameParameter": {"runtimeValue": {"constant": name}},

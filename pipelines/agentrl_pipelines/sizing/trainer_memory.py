@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from agentrl_components.model.architecture import Architecture
 from agentrl_components.sharded.pass_memory import (
-    PADDING,
+    MAX_PADDING,
     RESERVE,
     SHARE,
     SMALL,
@@ -118,7 +118,7 @@ def trainer_memory(
     known = width == 2 and shape.counted is None
     if again.blocks and layout.sharded and not layout.one_machine and known:
         room = int(SHARE * layout.room(memory, 0)) - least.total
-        again = least_recomputation(spec, shape, replace(size_of_pass, padding=PADDING), room)
+        again = least_recomputation(spec, shape, replace(size_of_pass, padding=MAX_PADDING), room)
     return replace(
         least,
         activations=layout.lanes * activation_bytes(spec, shape, size_of_pass, again),

@@ -62,7 +62,7 @@ def test_selective_blocks_keep_matrix_products_and_the_output_of_attention():
 
 
 def test_episodes_are_never_padded_more_than_is_counted():
-    assert packed_attention.DENSE_SPEED == pass_memory.PADDING
+    assert packed_attention.DENSE_SPEED == pass_memory.MAX_PADDING
 
 
 @pytest.mark.parametrize("settings", [SPEC, CHECKPOINTING, COMPILED])
@@ -221,7 +221,7 @@ def test_the_only_rank_has_to_hold_copies_and_gradients_of_all_weights(
     settings = spec(**{"model": {"dtype": "bfloat16", "context": 64}, "update": update} | changes)
     model = Linear(3, 4, bias=False, device="meta")
     model.shape = SHAPE
-    padded = PassSize(tokens=TOKENS, padding=pass_memory.PADDING)
+    padded = PassSize(tokens=TOKENS, padding=pass_memory.MAX_PADDING)
     again = Recomputation(blocks=SHAPE.layers if recompute else 0)
     activations = pass_memory.activation_bytes(settings, SHAPE, padded, again)
     logits = pass_memory.logits_bytes(settings, SHAPE)

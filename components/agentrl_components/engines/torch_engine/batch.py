@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
 
-MAX_ROWS_PER_REAL_ROW = 1.5
+MAX_PADDED_ROWS_RATIO = 1.5
 """Padding rows are added up to this factor if that avoids copying the keys of all rows."""
 
 
@@ -107,7 +107,7 @@ def contiguous(
     members = members[slots[members].argsort()]
     first, last = int(slots[members[0]]), int(slots[members[-1]])
     span = last - first + 1
-    if span > len(members) * MAX_ROWS_PER_REAL_ROW:
+    if span > len(members) * MAX_PADDED_ROWS_RATIO:
         return members, np.ones(len(members), dtype=bool), slots[members]
     places = slots[members] - first
     rows, real = np.full(span, members[0]), np.zeros(span, dtype=bool)

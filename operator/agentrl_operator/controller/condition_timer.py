@@ -1,11 +1,11 @@
-"""For how long something has been observed of each run."""
+"""How long a condition of each run has held."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 
-class Durations:
+class ConditionTimer:
     """For each run, how long a condition has held without interruption. An operator that restarts
     begins to count anew."""
 
@@ -15,8 +15,8 @@ class Durations:
         self._since: dict[str, float] = {}
 
     def update(self, uid: str, *, observed: bool) -> float | None:
-        """Note whether it is observed of the run with this uid now. Returns the seconds since it
-        was first observed without an interruption; None if it is not observed."""
+        """Note whether the condition of the run with this uid is observed now. Returns for how many
+        seconds it has held without interruption; None if it is not observed."""
         if not observed:
             self._since.pop(uid, None)
             return None

@@ -34,23 +34,7 @@ async def open_world(environment: Environment, index: int = 0, watch: CallWatch 
     reports calls in this process and its worker processes that take long."""
     if environment.builtin is not None:
         try:
-            factory = partial(task_set, environment.builtin, environment.options)
-            construction = watch.call(environment.name, "construction of its task set")
-            if environment.workers:
-                with construction:
-                    return ProcessWorld(
-                        factory,
-                        workers=environment.workers,
-                        timeout_s=environment.timeout_s,
-                        watch=watch,
-                    )
-            with construction:
-                tasks = factory()
-            waits = isinstance(tasks, Waits) and tasks.waits
-            with watch.call(tasks.name, "start of its programs"):
-                await asyncio.to_thread(without_stop_iteration, start_programs, tasks)
-            in_threads = waits or bool(needs(environment.builtin).programs)
-            return LocalWorld(tasks, in_threads=in_threads, watch=watch)
+            return await _open_builtin(environment.builtin, environment, watch)
         except OptionError as error:
             where = f"spec.environments[{index}]"
             raise SpecError([f"{where}: {line}" for line in str(error).splitlines()]) from error
@@ -75,6 +59,28 @@ async def open_world(environment: Environment, index: int = 0, watch: CallWatch 
             discovery=partial(servers, url), token=token, options=options
         )
     return await RemoteWorld.connect(url, token=token, options=options)
+
+
+async def _open_builtin(builtin: str, environment: Environment, watch: CallWatch) -> World:
+    """The `World` of an environment in this process, or in worker processes. Raises `OptionError`
+    for options that it refuses."""
+    factory = partial(task_set, builtin, environment.options)
+    construction = watch.call(environment.name, "construction of its task set")
+    if environment.workers:
+        with construction:
+            return ProcessWorld(
+                factory,
+                workers=environment.workers,
+                timeout_s=environment.timeout_s,
+                watch=watch,
+            )
+    with construction:
+        tasks = factory()
+    waits = isinstance(tasks, Waits) and tasks.waits
+    with watch.call(tasks.name, "start of its programs"):
+        await asyncio.to_thread(without_stop_iteration, start_programs, tasks)
+    in_threads = waits or bool(needs(builtin).programs)
+    return LocalWorld(tasks, in_threads=in_threads, watch=watch)
 
 
 async def servers(url: str) -> list[str]:

@@ -28,7 +28,6 @@ def play_iteration(
     rounds = spec.algorithm.refill_rounds
     episodes: list[Trajectory] = []
     useful: Counter[str] = Counter()
-    """Groups with a learning signal, by environment."""
     replaced: set[str] = set()
     """Environments that lost all episodes, in whose place others were played."""
     find_environments_that_are_back(context)
@@ -53,17 +52,11 @@ def play_iteration(
         note_environments_down(context, episodes)
         if lost := down_environments(episodes) - replaced:
             replaced |= lost
-            played = {(one.environment, one.task.id) for one in tasks}
-            others = [
-                one
-                for one in in_place_of_others(take_tasks(context, batch), useful)
-                if (one.environment, one.task.id) not in played
-            ]
+            others = other_tasks(context, batch, useful, tasks)
             episodes += play(attempt, others, (rounds + 1 + attempt) * spec.rollout.tasks)
         if attempt == rounds:
             break
-        groups = completed_groups(episodes) - silent_groups(context, episodes)
-        useful = Counter({e.group: e.environment for e in episodes if e.group in groups}.values())
+        useful = useful_groups(context, episodes)
         if useful.total() >= spec.rollout.tasks:
             break
     check_lost(episodes, spec.rollout.max_lost_share, of=f" of iteration {number}")
@@ -75,6 +68,25 @@ def take_tasks(context: RunContext, batch: int) -> Sequence[DrawnTask]:
     tasks = context.tasks.take(batch)
     note_environments_without_tasks(context)
     return tasks
+
+
+def other_tasks(
+    context: RunContext, batch: int, useful: Counter[str], played: Sequence[DrawnTask]
+) -> list[DrawnTask]:
+    """The training tasks of `batch` without those that were `played`: tasks of other environments,
+    after one of them was found to be down. `useful` is as `useful_groups` returns it."""
+    known = {(one.environment, one.task.id) for one in played}
+    return [
+        one
+        for one in in_place_of_others(take_tasks(context, batch), useful)
+        if (one.environment, one.task.id) not in known
+    ]
+
+
+def useful_groups(context: RunContext, episodes: Sequence[Trajectory]) -> Counter[str]:
+    """The number of groups with a learning signal, by environment."""
+    groups = completed_groups(episodes) - silent_groups(context, episodes)
+    return Counter({e.group: e.environment for e in episodes if e.group in groups}.values())
 
 
 def note_environments_down(context: RunContext, episodes: Sequence[Trajectory]) -> None:

@@ -87,15 +87,8 @@ def trainer_memory(
     kept = state.weights
     if spec.compute.sparse_hand_over:
         kept += -(-size.total * width // layout.ranks)
-    frozen_reference = size.trainable if spec.model.lora is not None else size.total
-    penalised = spec.algorithm.kl.coefficient > 0
-    copies = 4 + (width if width != 4 else 0)
-    reference = frozen_reference * (4 if layout.sharded else copies) if penalised else 0
-    reference = -(-reference // layout.ranks) if layout.sharded else reference
-    critic = _ModelState(weights=0, gathered=0, gradients=0, vectors=0, moments=0)
-    if spec.algorithm.traits.needs_critic:
-        # The critic is a whole model of its own, without adapters.
-        critic = _model_state(spec, replace(size, trainable=size.total), layout)
+    reference = _reference_bytes(spec, size, layout)
+    critic = _critic_state(spec, size, layout)
     reserve = PROCESS if layout.one_machine else RESERVE
     gathers = layout.turns and spec.model.lora is None  # adapters are small
     hand_over = int(HAND_OVER * size.largest * width) if gathers else 0
@@ -174,3 +167,21 @@ def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> _ModelState:
         vectors=trainable * 4 * LANES,
         moments=trainable * 8,
     )
+
+
+def _critic_state(spec: RunSpec, size: ModelSize, layout: Layout) -> _ModelState:
+    """Bytes of the critic on each device: a whole model of its own, without adapters."""
+    if not spec.algorithm.traits.needs_critic:
+        return _ModelState(weights=0, gathered=0, gradients=0, vectors=0, moments=0)
+    return _model_state(spec, replace(size, trainable=size.total), layout)
+
+
+def _reference_bytes(spec: RunSpec, size: ModelSize, layout: Layout) -> int:
+    """Bytes of the reference policy on each device."""
+    if spec.algorithm.kl.coefficient <= 0:
+        return 0
+    width = WIDTHS[spec.model.dtype]
+    frozen = size.trainable if spec.model.lora is not None else size.total
+    if layout.sharded:
+        return -(-frozen * 4 // layout.ranks)
+    return frozen * (4 + (width if width != 4 else 0))

@@ -81,13 +81,6 @@ def site_task(
     `intent` has the names of `values` in double braces. The task is solved when every given
     condition holds: the agent's answer is `answer`, its last page is `url`, and the pages of
     `program` contain what is expected. With neither answer nor program it ends on `url`."""
-    kinds = []
-    if answer is not None:
-        kinds.append("string_match")
-    if url is not None:
-        kinds.append("url_match")
-    if program:
-        kinds.append("program_html")
     text = intent
     for name, value in values.items():
         text = text.replace("{{" + name + "}}", value)
@@ -102,20 +95,7 @@ def site_task(
         "instantiation_dict": dict(values),
         "intent": text,
         "require_reset": bool(program),
-        "eval": {
-            "eval_types": kinds,
-            "reference_answers": None if answer is None else {"exact_match": answer},
-            "reference_url": url or "",
-            "program_html": [
-                {
-                    "url": page,
-                    "locator": f"document.querySelector('{selector}').outerText",
-                    "required_contents": _contents(how, expected),
-                }
-                for page, selector, how, expected in program
-            ],
-            "url_note": "GOLD in PRED",
-        },
+        "eval": _conditions(answer, url, program),
     }
     category = sites[0] if len(sites) == 1 else "mixed"
     ending = Answer(answer or "")
@@ -157,6 +137,31 @@ class OneSite:
 def base(site: str) -> str:
     """What a task writes for the base URL of a site."""
     return placeholder(site)
+
+
+def _conditions(answer: str | None, url: str | None, program: Sequence[Expected]) -> dict[str, Any]:
+    """When a task is solved, in WebArena's form."""
+    kinds = []
+    if answer is not None:
+        kinds.append("string_match")
+    if url is not None:
+        kinds.append("url_match")
+    if program:
+        kinds.append("program_html")
+    return {
+        "eval_types": kinds,
+        "reference_answers": None if answer is None else {"exact_match": answer},
+        "reference_url": url or "",
+        "program_html": [
+            {
+                "url": page,
+                "locator": f"document.querySelector('{selector}').outerText",
+                "required_contents": _contents(how, expected),
+            }
+            for page, selector, how, expected in program
+        ],
+        "url_note": "GOLD in PRED",
+    }
 
 
 def _contents(how: str, expected: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.live import Live
@@ -17,15 +17,8 @@ from agentrl_components.trajectory.record import Trajectory
 from agentrl_envs.output.console import Console
 from agentrl_pipelines.cli.progress_view import Clock, PlainView, RichView, clock_time, view_for
 
-
-class EvaluationView(Protocol):
-    """What an evaluation reports to."""
-
-    def stage(self, name: str, total: int | None = None) -> None: ...
-
-    def episode(self, episode: Trajectory, usage: Usage) -> None: ...
-
-    def close(self) -> None: ...
+if TYPE_CHECKING:
+    from agentrl_pipelines.local.evaluation import EvaluationView
 
 
 def evaluation_view_for(console: Console) -> EvaluationView:

@@ -61,13 +61,19 @@ class EvaluationResult:
     """Episodes that an earlier process had finished."""
 
 
-class EvaluationWatcher(Protocol):
-    """Shows an evaluation of an endpoint while it runs."""
+class EvaluationView(Protocol):
+    """Where an evaluation of an endpoint is displayed."""
 
-    def stage(self, name: str, total: int | None = None) -> None: ...
+    def stage(self, name: str, total: int | None = None) -> None:
+        """A stage begins and the previous one is done. `total`: the number of its episodes."""
+        ...
 
     def episode(self, episode: Trajectory, usage: Usage) -> None:
         """A finished episode, or one that an earlier process had finished."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will be shown. `evaluate_endpoint` leaves this to its caller."""
         ...
 
 
@@ -95,7 +101,7 @@ def evaluate_endpoint(
     url: str,
     model: str,
     key: str,
-    view: EvaluationWatcher,
+    view: EvaluationView,
     folder: Path,
     timeout_s: float = REPLY_S,
 ) -> EvaluationResult:

@@ -255,6 +255,9 @@ class StageCounter:
     def episode(self, episode, usage):
         self.stages[-1][2] += 1
 
+    def close(self):
+        pass
+
 
 @pytest.mark.parametrize(
     ("sweep", "max_turns", "asked"),

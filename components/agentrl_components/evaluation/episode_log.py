@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agentrl_components.errors import AbsentError, SpecError
 from agentrl_components.rollout.episode import Job, Rules
-from agentrl_components.rollout.text_rollout import Usage
+from agentrl_components.rollout.text_rollout import Usage, episode_identity
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.trajectory import codec
 from agentrl_components.trajectory.record import Trajectory
@@ -27,8 +27,8 @@ RANDOM = "random"
 
 
 class FolderLog:
-    """The log in `folder`. `on_episode` is called with each finished episode, also with those of an
-    earlier process."""
+    """Implements `EpisodeLog`: the log in `folder`. `on_episode` is called with each finished
+    episode, also with those of an earlier process."""
 
     def __init__(
         self,
@@ -89,6 +89,5 @@ class FolderLog:
 
 def _key(job: Job, rules: Rules) -> str:
     """Where an episode is kept: a function of all that it depends on besides the description."""
-    limit = rules.turns(job.environment)
-    path = json.dumps([rules.purpose, limit, job.environment, job.task.id, job.sample])
+    path = json.dumps(episode_identity(job, rules))
     return f"{EPISODES}/{hashlib.sha256(path.encode()).hexdigest()[:24]}.json"

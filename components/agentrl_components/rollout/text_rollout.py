@@ -7,7 +7,7 @@ trajectory has turns and no tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol
 
 from agentrl_components.engines.random_policy import random_index
@@ -108,6 +108,29 @@ class EpisodeLog(Protocol):
     def add(self, job: Job, rules: Rules, episode: Trajectory, usage: Usage) -> None:
         """Keep a finished episode. Lost ones are never added: they are played again."""
         ...
+
+
+class MemoryEpisodeLog:
+    """Keeps episodes in memory, for tests."""
+
+    def __init__(self) -> None:
+        self.episodes: dict[tuple[str, int, str, str, int], Trajectory] = {}
+        """The episodes, by `episode_identity`."""
+
+    def find(self, job: Job, rules: Rules) -> Trajectory | None:
+        kept = self.episodes.get(episode_identity(job, rules))
+        return None if kept is None else replace(kept, group=job.group)
+
+    def add(self, job: Job, rules: Rules, episode: Trajectory, usage: Usage) -> None:
+        del usage
+        self.episodes[episode_identity(job, rules)] = episode
+
+
+def episode_identity(job: Job, rules: Rules) -> tuple[str, int, str, str, int]:
+    """What distinguishes an episode from the others of its evaluation: purpose, turn limit,
+    environment, task and sample."""
+    limit = rules.turns(job.environment)
+    return rules.purpose, limit, job.environment, job.task.id, job.sample
 
 
 class TextCollector:

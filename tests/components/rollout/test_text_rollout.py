@@ -1,10 +1,33 @@
-"""The environment gets the action of a reply in text, without the thoughts before it."""
+"""Episodes of agents that reply in text, and those that a log has already."""
 
 import pytest
 from corridor_rules import RULES
 from listening_session import JOB, ListeningSession
 
-from agentrl_components.rollout.text_rollout import Reply, ReplyRequest, play_text
+from agentrl_components.errors import EngineError
+from agentrl_components.rollout.request import CollectRequest
+from agentrl_components.rollout.tasks import DrawnTask
+from agentrl_components.rollout.text_rollout import (
+    MemoryEpisodeLog,
+    Reply,
+    ReplyRequest,
+    TextCollector,
+    play_text,
+)
+from agentrl_components.spec import RunSpec
+from agentrl_components.trajectory.record import Ending
+from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.world import LocalWorld
+
+TASKS = CorridorTasks()
+SPEC = RunSpec.model_validate(
+    {
+        "model": {"source": "tiny", "context": 64},
+        "rollout": {"actions": "free"},
+        "environments": [{"name": "corridor", "builtin": "corridor"}],
+        "horizon": {"phases": [{"maxTurns": 8, "iterations": 1}]},
+    }
+)
 
 
 class Saying:
@@ -17,6 +40,13 @@ class Saying:
     async def reply(self, request: ReplyRequest) -> Reply:
         self.requests.append(request)
         return Reply(text=self._text)
+
+
+class Failing:
+    """An agent that never replies."""
+
+    async def reply(self, request: ReplyRequest) -> Reply:
+        raise EngineError("no answer")
 
 
 @pytest.mark.parametrize(
@@ -36,3 +66,38 @@ async def test_the_environment_gets_what_follows_the_thoughts_of_a_reply(said, a
     assert [turn.action for turn in episode.turns] == [said, said]
     messages = [message.content for message in agent.requests[1].messages]
     assert messages == ["look", said, "look again"]
+
+
+def one_task(samples: int, max_turns: int = 1) -> CollectRequest:
+    """Episodes of the first held-out corridor."""
+    return CollectRequest(
+        tasks=[DrawnTask("corridor", TASKS.task("heldout", 0))],
+        samples=samples,
+        max_turns=max_turns,
+        temperature=1.0,
+        iteration=-1,
+        purpose="evaluation",
+    )
+
+
+async def test_episodes_that_are_in_the_log_are_not_played_again():
+    log, agent = MemoryEpisodeLog(), Saying("look")
+    collector = TextCollector(SPEC, {"corridor": LocalWorld(TASKS)}, log)
+    first = await collector.collect(one_task(samples=2), agent)
+    assert len(agent.requests) == 2
+    again = await collector.collect(one_task(samples=3), agent)
+    assert len(agent.requests) == 3  # the third sample
+    assert [one.turns for one in again[:2]] == [one.turns for one in first]
+    await collector.collect(one_task(samples=1, max_turns=2), agent)
+    assert len(agent.requests) == 5  # with another limit it is another episode, of two turns
+    await collector.close()
+
+
+async def test_a_lost_episode_is_not_added_to_the_log_and_is_played_again():
+    log, agent = MemoryEpisodeLog(), Saying("look")
+    collector = TextCollector(SPEC, {"corridor": LocalWorld(TASKS)}, log)
+    (lost,) = await collector.collect(one_task(samples=1), Failing())
+    assert (lost.ending, log.episodes) == (Ending.LOST, {})
+    (played,) = await collector.collect(one_task(samples=1), agent)
+    assert len(played.turns) == 1
+    await collector.close()

@@ -165,8 +165,8 @@ class SendQueue:
         """Return a job that could not be sent. Values that were added meanwhile take precedence
         over those of the job.
 
-        It is taken before newer jobs of its kind; with `behind`, after those and after one of
-        another kind, in case only this job fails."""
+        It is taken before newer jobs of its kind. With `behind` it is taken after them and after
+        one job of another kind, in case only this job fails."""
         with self._changed:
             if behind:
                 self._behind.add(type(job))

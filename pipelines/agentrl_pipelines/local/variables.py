@@ -29,7 +29,7 @@ ADDRESSES = {
 
 
 def set_variables(compute: Compute, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variables of `compute.env` that this process does not have. Call it before what
+    """Set the variables of `compute.env` that are not set in this process. Call it before what
     reads them is imported: a client of a model hub, an engine, an environment.
 
     Raises `SpecError` for the address of a service whose credentials are set."""

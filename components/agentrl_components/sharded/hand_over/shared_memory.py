@@ -57,8 +57,9 @@ class SharedBuckets:
 
     def fill(self, *, read: bool) -> SharedBucket | None:
         """The next weights; None: there are no others. Overwrites those of the bucket that was
-        made `BUFFERS` calls ago. If none will `read` them they are not put into memory: torch
-        keeps the memory of an address for the life of this process until somebody opens it."""
+        made `BUFFERS` calls ago. `read`: there is a reader. Otherwise the weights are not put into
+        shared memory, which torch would keep until the end of this process, or until a reader has
+        opened it."""
         group = next(self._groups, None)
         if group is None:
             return None

@@ -14,8 +14,8 @@ Image = Annotated[str, StringConstraints(pattern=IMAGE, max_length=512)]
 """A container image, as in `registry:5000/team/agentrl:1` or with `@sha256:...`."""
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}([.]{_DNS_LABEL})*"
-"""A DNS subdomain as in Kubernetes (RFC 1123), which bounds its length, and not that of its labels.
-Valid for pydantic (Rust regex), the API server (RE2) and Python."""
+"""A DNS subdomain as in Kubernetes (RFC 1123), whose labels have no limits of their own. Valid
+for pydantic (Rust regex), the API server (RE2) and Python."""
 ObjectName = Annotated[str, StringConstraints(pattern=rf"^{_SUBDOMAIN}$", max_length=253)]
 """The name of a Kubernetes object."""
 QueueName = Annotated[str, StringConstraints(pattern=rf"^{_SUBDOMAIN}$", max_length=63)]

@@ -86,8 +86,9 @@ def _metadata_errors(read: Document) -> list[str]:
 
 
 def option_mistakes(run: AgentRLRun, *, own_only: bool = False) -> list[str]:
-    """The mistakes that environments and protocols find in their options, and classes of other
-    packages that are none. `own_only`: import no other package, whose options are not checked."""
+    """The mistakes that environments and protocols find in their options, and names of classes in
+    other packages that are not environments. `own_only`: import no other package; the options of
+    its environments are not checked."""
     found = []
     for index, environment in enumerate(run.spec.environments):
         where = f"spec.environments[{index}]"

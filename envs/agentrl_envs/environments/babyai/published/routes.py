@@ -4,8 +4,9 @@ Three properties differ from `pathfinding` and are kept, because the number of p
 part of the score and the cells that a path crosses are part of the game:
 
 - Cells that are not visible are free, and so are doors, whatever their state.
-- The area is the view with one more row or column on the side of the lower coordinate, when the
-  agent looks along growing coordinates, or to the side where that side's coordinates shrink.
+- The area is the view, and what borders on it behind the agent or to its right, where coordinates
+  are lower there: of an agent that looks east, the column behind; south, the row behind and the
+  column to the right; west, the row to the right; north, nothing.
 - Among paths of equal length, the one whose last pose was reached last wins, not first.
 """
 

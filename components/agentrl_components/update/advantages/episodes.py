@@ -6,8 +6,9 @@ episodes differ in length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ from agentrl_components.trajectory.record import Trajectory
 from agentrl_components.update.advantages.reward import shaped
 
 FloatArray = NDArray[np.float32]
+K = TypeVar("K", int, str)
+
+TOLERANCE = 1e-9
+"""Rewards that differ by no more are the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +29,7 @@ class EpisodeView:
     """The part of an episode that its advantages depend on."""
 
     reward: float
-    """Shaped score of the episode, given at its last sampled token."""
+    """Shaped score of the episode, the sum of `turn_rewards`."""
     group: int
     """Episodes with the same number were sampled for the same task."""
     environment: str = ""
@@ -101,14 +106,22 @@ def by_group(episodes: Sequence[EpisodeView]) -> dict[int, list[int]]:
     return members
 
 
-def zero_variance(episodes: Sequence[EpisodeView], *, tolerance: float = 1e-9) -> frozenset[int]:
-    """Groups whose rewards differ by at most `tolerance`, so that a comparison within the group has
-    no signal (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
+def zero_variance(episodes: Sequence[EpisodeView]) -> frozenset[int]:
+    """Groups whose rewards are the same, so that a comparison within the group has no signal
+    (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
 
     This includes groups of one, which remain when the other episodes were lost."""
-    constant = set()
-    for group, members in by_group(episodes).items():
-        rewards = [episodes[i].reward for i in members]
-        if max(rewards) - min(rewards) <= tolerance:
-            constant.add(group)
-    return frozenset(constant)
+    return _constant((episode.group, episode.reward) for episode in episodes)
+
+
+def silent_environments(episodes: Sequence[EpisodeView]) -> frozenset[str]:
+    """Environments in which all episodes have the same reward, which includes those of one."""
+    return _constant((episode.environment, episode.reward) for episode in episodes)
+
+
+def _constant(rewards: Iterable[tuple[K, float]]) -> frozenset[K]:
+    """The keys all of whose rewards are the same, up to rounding."""
+    of_key: dict[K, list[float]] = {}
+    for key, reward in rewards:
+        of_key.setdefault(key, []).append(reward)
+    return frozenset(key for key, some in of_key.items() if max(some) - min(some) <= TOLERANCE)

@@ -7,8 +7,12 @@ Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage
     A_t     = delta_t + gamma * lam * A_{t+1}
 
 A step is a sampled token (`token_level`) or a turn (`turn_level`). Prompts, observations and forced
-tokens are not steps: the step after a reply's last token is the first token of the next reply. The
-episode's reward is given at its last step, and the value after it is 0.
+tokens are not steps: the step after a reply's last token is the first token of the next reply. A
+turn's reward is given at its last step, that of a turn without steps at the step before it; the
+value after the episode's last step is 0.
+
+In a run with several environments, one whose episodes all have the same reward has advantages 0:
+normalised within it they would be the critic's errors, as large as the signal of the others.
 
 Legend: T tokens, S sampled tokens, U turns with at least one sampled token.
 """
@@ -20,7 +24,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl_components.update.advantages.episodes import Advantages, EpisodeView, scatter_to_tokens
+from agentrl_components.update.advantages.episodes import (
+    Advantages,
+    EpisodeView,
+    scatter_to_tokens,
+    silent_environments,
+)
 from agentrl_components.update.advantages.series import discounted, whitened_within
 
 
@@ -36,9 +45,8 @@ def token_level(episodes: Sequence[EpisodeView], *, gamma: float, lam: float) ->
     advantages, returns = [], []
     for episode in episodes:
         values_S = _values(episode)[episode.sampled].astype(np.float64)
-        rewards_S = np.zeros_like(values_S)
-        if values_S.size:
-            rewards_S[-1] = episode.reward
+        ends_U = np.searchsorted(episode.sampled, [end for _, end in episode.spans])
+        rewards_S = _rewards(episode, ends_U, values_S.size)
         advantages_S = _estimate(rewards_S, values_S, gamma, lam)
         advantages.append(advantages_S)
         returns.append(advantages_S + values_S)
@@ -54,17 +62,24 @@ def turn_level(episodes: Sequence[EpisodeView], *, gamma: float, lam: float) -> 
     advantages, returns = [], []
     for episode in episodes:
         tokens = [start + np.flatnonzero(episode.mask[start:end]) for start, end in episode.spans]
+        ends_U = np.cumsum([of_turn.size > 0 for of_turn in tokens], dtype=np.intp)
         tokens = [of_turn for of_turn in tokens if of_turn.size]
         lengths_U = np.array([of_turn.size for of_turn in tokens], dtype=np.intp)
         first_U = np.array([of_turn[0] for of_turn in tokens], dtype=np.intp)
         values_U = _values(episode)[first_U].astype(np.float64)
-        rewards_U = np.zeros_like(values_U)
-        if values_U.size:
-            rewards_U[-1] = episode.reward
+        rewards_U = _rewards(episode, ends_U, values_U.size)
         advantages_U = _estimate(rewards_U, values_U, gamma, lam)
         advantages.append(np.repeat(advantages_U, lengths_U))
         returns.append(np.repeat(advantages_U + values_U, lengths_U))
     return _pack(episodes, advantages, returns)
+
+
+def _rewards(episode: EpisodeView, ends_U: NDArray[np.intp], steps: int) -> NDArray[np.float64]:
+    """The reward of each step. `ends_U`: number of steps before the end of each turn."""
+    rewards = np.zeros(steps, dtype=np.float64)
+    if steps:
+        np.add.at(rewards, np.maximum(ends_U - 1, 0), episode.turn_rewards)
+    return rewards
 
 
 def _estimate(
@@ -89,6 +104,9 @@ def _pack(
 ) -> Advantages:
     names = [episode.environment for episode in episodes]
     final = whitened_within(advantages, names)
+    if len(set(names)) > 1:
+        silent = silent_environments(episodes)
+        final = [a * (name not in silent) for a, name in zip(final, names, strict=True)]
     return Advantages(
         advantages=tuple(
             scatter_to_tokens(e.mask, a) for e, a in zip(episodes, final, strict=True)

@@ -7,10 +7,14 @@ from agentrl_components.update.advantages.episodes import EpisodeView
 from agentrl_components.update.advantages.gae import token_level, turn_level
 
 
-def episode(reward, mask, values, spans=()):
+def episode(reward, mask, values, spans=None, turn_rewards=None, environment=""):
+    """One reply, if `spans` does not say otherwise; its last turn has earned the reward."""
+    spans = spans or ((0, len(mask)),)
     return EpisodeView(
         reward=reward,
         group=0,
+        environment=environment,
+        turn_rewards=turn_rewards or (*[0.0] * (len(spans) - 1), reward),
         mask=np.array([bit == "1" for bit in mask]),
         spans=spans,
         values=np.array(values, dtype=np.float32),
@@ -80,6 +84,60 @@ def test_a_turn_without_sampled_tokens_is_not_a_step():
     view = episode(1.0, "1001", [0, 9, 9, 0], spans=((0, 1), (1, 3), (3, 4)))
     result = turn_level([view], gamma=0.5, lam=1.0)
     np.testing.assert_allclose(result.returns[0], [0.5, 0, 0, 1.0])
+
+
+# Three replies of one token each, with prompts between them; the first has earned everything.
+EARLY = episode(
+    0.5, "01010100", [0] * 8, spans=((1, 2), (3, 4), (5, 6)), turn_rewards=(0.5, 0.0, 0.0)
+)
+
+
+@pytest.mark.parametrize("level", [token_level, turn_level])
+def test_a_reward_is_given_at_the_turn_that_earned_it(level):
+    """Equation 11: with values of 0, a return is the discounted sum of the rewards from here on."""
+    result = level([EARLY], gamma=0.9, lam=1.0)
+    np.testing.assert_allclose(result.returns[0], [0, 0.5, 0, 0, 0, 0, 0, 0])
+    last = episode(1.0, "0101", [0] * 4, spans=((1, 2), (3, 4)), turn_rewards=(0.25, 0.75))
+    result = level([last], gamma=0.9, lam=1.0)
+    np.testing.assert_allclose(result.returns[0], [0, 0.925, 0, 0.75])
+
+
+def test_the_reward_of_a_turn_is_at_the_last_token_of_its_reply():
+    two = episode(0.5, "0110100", [0] * 7, spans=((1, 3), (4, 5)), turn_rewards=(0.5, 0.0))
+    result = token_level([two], gamma=0.5, lam=1.0)
+    np.testing.assert_allclose(result.returns[0], [0, 0.25, 0.5, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("level", [token_level, turn_level])
+def test_the_reward_of_a_turn_without_sampled_tokens_is_at_the_step_before_it(level):
+    spans, rewards = ((0, 1), (1, 3), (3, 4)), (0.0, 0.5, 0.25)
+    middle = episode(0.75, "1001", [0] * 4, spans=spans, turn_rewards=rewards)
+    np.testing.assert_allclose(
+        level([middle], gamma=0.5, lam=1.0).returns[0], [0.5 + 0.5 * 0.25, 0, 0, 0.25]
+    )
+    first = episode(0.75, "0011", [0] * 4, spans=((0, 1), (2, 3), (3, 4)), turn_rewards=rewards)
+    np.testing.assert_allclose(
+        level([first], gamma=0.5, lam=1.0).returns[0], [0, 0, 0.5 + 0.5 * 0.25, 0.25]
+    )
+
+
+@pytest.mark.parametrize("level", [token_level, turn_level])
+def test_an_environment_without_a_difference_has_no_advantages_beside_another_one(level):
+    """Whitened on its own it would have the critic's errors at the strength of the other's signal:
+    0.1 and -0.1 would be 1 and -1."""
+    hard = [
+        episode(0.0, "01", [9, value], environment="hard", spans=((1, 2),)) for value in (-0.1, 0.1)
+    ]
+    easy = [
+        episode(reward, "01", [9, 0.0], environment="easy", spans=((1, 2),))
+        for reward in (1.0, 0.0)
+    ]
+    result = level([*hard, *easy], gamma=1.0, lam=1.0)
+    np.testing.assert_allclose([a[1] for a in result.advantages], [0, 0, 1, -1], atol=1e-6)
+    assert result.returns is not None
+    np.testing.assert_allclose([r[1] for r in result.returns], [0, 0, 1, 0], atol=1e-7)
+    alone = level(hard, gamma=1.0, lam=1.0)
+    np.testing.assert_allclose([a[1] for a in alone.advantages], [1, -1], rtol=1e-6)
 
 
 def test_advantages_are_whitened_over_all_sampled_tokens_of_the_batch_and_returns_are_not():

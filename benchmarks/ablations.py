@@ -18,7 +18,6 @@ in processor seconds, children included, and its ratio to the product's.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import statistics
 import subprocess
@@ -30,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
 
@@ -280,7 +280,7 @@ def main(repeats: int, only: tuple[str, ...], path: str) -> None:
                 table.add_row(name, way, f"{median:.3f}", f"{median / base:.2f}")
     Console().print(table)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    written = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "seconds": measured}
+    written = {**machine(), "seconds": measured}
     Path(path).write_text(json.dumps(written, indent=2) + "\n")
     click.echo(f"written: {path}")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import click
 from envs import play
 from processes.served import processor_s, server
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
 
@@ -62,7 +62,7 @@ def main(seconds: float, sessions: int, repeats: int, name: str, path: str) -> N
         )
     Console().print(table)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    written = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "runs": runs}
+    written = {**machine(), "runs": runs}
     Path(path).write_text(json.dumps(written, indent=2) + "\n")
     click.echo(f"written: {path}")
 

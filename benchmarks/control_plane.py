@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import re
 import signal
@@ -54,6 +53,7 @@ from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402
 from processes import operator_process  # noqa: E402
 from processes.operator_process import NAMESPACE, Operator, processor_s  # noqa: E402
 from processes.run_watch import RUNS, Seen, watching  # noqa: E402
+from report.machine import machine  # noqa: E402
 
 RESOURCES = ("agentrlruns", "deployments", "services", "secrets", "events", "workflows", "pods")
 SPEC = {
@@ -93,12 +93,12 @@ def main(runs: int, changes: int, path: str) -> None:
     if absent is not None:
         raise click.ClickException(f"{absent}; run `make cluster` to build both")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # runs `finally` blocks
-    load = os.getloadavg()[0]
+    before = machine()
     with tempfile.TemporaryDirectory() as folder, ApiServer.started(Path(folder)) as server:
         install_crds(server)
         wait_until_idle(server)
         result = asyncio.run(measure(server, Path(folder), runs, changes))
-    written = {"cores": os.cpu_count(), "load": load, **asdict(result)}
+    written = {**before, **asdict(result)}
     click.echo(json.dumps(written, indent=2))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(written, indent=2) + "\n")

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import statistics
 import time
@@ -31,6 +30,7 @@ from pathlib import Path
 import click
 import httpx
 from processes.served import processor_s, resident_kib, server
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
 
@@ -113,8 +113,7 @@ def main(
     Console().print(table(results))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     written = {
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
+        **machine(),
         "results": [asdict(result) for result in results],
     }
     Path(path).write_text(json.dumps(written, indent=2) + "\n")

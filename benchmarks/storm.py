@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import re
 import time
@@ -31,6 +30,7 @@ from urllib.parse import urlsplit
 
 import click
 from processes.served import resident_kib, server
+from report.machine import machine
 
 from agentrl_envs import registry
 from agentrl_envs.client.http import ClientOptions
@@ -168,9 +168,8 @@ def main(path: str, **settings: Any) -> None:
     counts = {key: value for key, value in asdict(tally).items() if key != "kept"}
     written = {
         "environment": asked.name,
+        **machine(),
         "command": asked.command,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
         **counts,
         "replayed": len(tally.kept),
         "polluted": polluted,

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -33,6 +32,7 @@ import click
 import httpx
 from processes.served import resident_kib
 from processes.served import server as our_server
+from report.machine import machine
 from rich.console import Console
 from rich.table import Table
 
@@ -137,10 +137,9 @@ def main(agentgym: Path, python: str, chosen: tuple[str, ...], seconds: float, p
     for name, ratio in ratios.items():
         click.echo(f"{name}: ours to AgentGym's {ratio}")
     written = {
+        **machine(),
         "command": "python benchmarks/upstream.py --agentgym DIR --python PYTHON",
         "seconds": seconds,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
         "results": [asdict(result) for result in results],
         "ratios": ratios,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 import numpy as np
 from matplotlib.figure import Figure
+from report.machine import machine
 from report.seeds import mean_interval, paired_interval
 from rich.table import Table
 
@@ -107,7 +107,7 @@ def write(path: Path, arms: Sequence[Arm], outcomes: Sequence[Outcome], turns: i
         for arm in arms
     }
     written = {
-        "cores": os.cpu_count(),
+        **machine(),
         "turns": turns,
         "summary": summary,
         "outcomes": [asdict(one) for one in outcomes],

@@ -204,8 +204,6 @@ def main(kills: int, iterations: int, seed: int, path: str) -> None:
             done += disturb(commands[-1], victims[len(done) :], draws, pace)
             equal.append(results(root, total) == expected)
             written = {
-                "command": f"python benchmarks/kills.py --kills {kills} --iterations {iterations} "
-                f"--seed {seed}",
                 **machine(),
                 "seconds of the calm run": round(calm_s, 1),
                 "equal to the calm run": f"{sum(equal)} of {len(equal)} runs",

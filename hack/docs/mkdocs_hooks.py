@@ -36,6 +36,7 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
+    "helm/agentrl/README.md": "chart.md",
 }
 """Markdown files outside docs/, and their place in the site."""
 

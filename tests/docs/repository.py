@@ -20,6 +20,7 @@ DOCUMENTS = sorted(
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
         ROOT / "benchmarks/README.md",
         ROOT / "hack/cluster/README.md",
+        ROOT / "helm/agentrl/README.md",
     ]
 )
 

@@ -1,5 +1,6 @@
 """The notes that `helm install` prints."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from rendered import CHART, Manifest, Template
+
+from agentrl_components.spec.parsing.load import parse
 
 
 @pytest.fixture
@@ -30,11 +33,25 @@ def notes(template: Template, tmp_path: Path) -> Callable[..., str]:
 
 
 def test_the_notes_contain_the_next_three_commands(notes: Callable[..., str]) -> None:
-    assert [line.strip() for line in notes().splitlines() if line.startswith("  kubectl")] == [
+    told = notes().splitlines()
+    assert [line.strip() for line in told if line.strip().startswith("kubectl")] == [
         "kubectl -n kubeflow rollout status deployment/agentrl",
-        "kubectl -n kubeflow apply -f examples/babyai.yaml",
+        "kubectl -n kubeflow apply -f - <<'EOF'",
         "kubectl -n kubeflow get arl --watch",
     ]
+
+
+def test_the_first_run_in_the_notes_is_complete_and_valid(notes: Callable[..., str]) -> None:
+    """Regression: the notes named examples/babyai.yaml, which a packaged chart does not have."""
+    _, _, after = notes().partition("<<'EOF'\n")
+    manifest, end, _ = after.partition("\nEOF\n")
+    assert end
+    assert parse(yaml.safe_load(manifest)).metadata.name == "first-run"
+
+
+def test_the_notes_name_no_file_of_the_repository(notes: Callable[..., str]) -> None:
+    for values in ({}, {"kfp": {"multiUser": True}}, {"minio": {"enabled": True}}):
+        assert re.findall(r"\b(?:docs|examples|helm|hack)/\S+", notes(values)) == []
 
 
 def test_the_notes_say_when_a_secret_is_needed_elsewhere(notes: Callable[..., str]) -> None:
@@ -53,7 +70,7 @@ def test_the_notes_name_the_service_accounts_that_need_a_role(notes: Callable[..
 def test_the_notes_contain_a_placeholder_for_the_profile_of_a_multi_user_kfp(
     notes: Callable[..., str],
 ) -> None:
-    assert "kubectl -n PROFILE apply -f examples/babyai.yaml" in notes({"kfp": {"multiUser": True}})
+    assert "kubectl -n PROFILE apply -f -" in notes({"kfp": {"multiUser": True}})
 
 
 @pytest.mark.parametrize(
@@ -70,4 +87,4 @@ def test_the_notes_warn_where_the_pods_of_runs_get_no_network_policy(
 ) -> None:
     told = " ".join(notes(values).split())
     assert ("WARNING: no NetworkPolicy is created for the pods of runs" in told) == warned
-    assert ('docs/operations.md, "Network policies of profiles"' in told) == warned
+    assert ('helm show readme CHART, "Network policies of profiles"' in told) == warned

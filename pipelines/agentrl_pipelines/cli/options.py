@@ -28,7 +28,7 @@ option_set = click.option(
     help="Change a field of the manifest, such as seed=3 or horizon.phases[0].maxTurns=2. "
     "Repeatable.",
 )
-option_seed = click.option("--seed", type=int, help="Same as --set seed=N.")
+option_seed = click.option("--seed", type=int, help="Same as `--set seed=N`.")
 option_root = click.option(
     "--root", type=click.Path(path_type=Path), required=True, help="Folder of the run."
 )

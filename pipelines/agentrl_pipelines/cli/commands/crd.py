@@ -12,7 +12,7 @@ from agentrl_envs.output.printable import echo
 def crd(docs: bool) -> None:
     """Print the CustomResourceDefinition of AgentRLRun.
 
-    Install it with: agentrl crd | kubectl apply --server-side -f -"""
+    Install it with `agentrl crd | kubectl apply --server-side -f -`."""
     from agentrl_components.spec.crd.definition import text
     from agentrl_components.spec.crd.reference import reference
 

@@ -37,7 +37,7 @@ SLOWEST = 1e-3
 @click.option(
     "--tokens-per-turn",
     type=click.IntRange(min=1),
-    help="Tokens of a reply and the observation after it. Default: episodes fill model.context.",
+    help="Tokens of a reply and the observation after it.  [default: episodes fill model.context]",
 )
 @click.option(
     "--turn-seconds",
@@ -49,12 +49,13 @@ SLOWEST = 1e-3
 @click.option(
     "--trained-tokens",
     type=FiniteRange(min=SLOWEST),
-    help="Tokens per second of all trainers, measured. Default: 30 % of the peak operations.",
+    help="Tokens per second of all trainers, measured.  [default: 30 % of the peak operations]",
 )
 @click.option(
     "--sampled-tokens",
     type=FiniteRange(min=SLOWEST),
-    help="Sampled tokens per second of all engines, measured. Default: 50 % of the peak bandwidth.",
+    help="Sampled tokens per second of all engines, measured.  "
+    "[default: 50 % of the peak bandwidth]",
 )
 @click.option(
     "-o",

@@ -128,7 +128,7 @@ def check_command(
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
-    help="Folder to write. Default: NAME in the current folder.",
+    help="Folder to write.  [default: NAME in the current folder]",
 )
 def new_command(name: str, folder: Path | None) -> None:
     """Write the Python package of a new environment NAME: a small game that works, and its test."""

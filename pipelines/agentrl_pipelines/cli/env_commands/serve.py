@@ -31,7 +31,8 @@ from agentrl_pipelines.cli.env_commands.source import (
 )
 @click.option(
     "--family",
-    help="With --protocol agentgym: the AgentGym server whose protocol is served. Default: NAME's.",
+    help="With `--protocol agentgym`: the AgentGym server whose protocol is served.  "
+    "[default: that of NAME]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
 @click.option(

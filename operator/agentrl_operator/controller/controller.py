@@ -221,7 +221,7 @@ class Controller:
                 with run.guard.errors_of_deletion(
                     f"is deleted without {action!r}", needed=needed
                 ) as caught:
-                    done = await self._execute_action(key, run, action, status)
+                    done = await self._execute_action(run, action, status)
             except DependencyError as error:
                 self._report(key, error)
                 failure = failure or error
@@ -237,7 +237,7 @@ class Controller:
         return status, failure
 
     async def _execute_action(
-        self, key: Key, run: CachedRun, action: Action, status: Status
+        self, run: CachedRun, action: Action, status: Status
     ) -> Status | None:
         metadata = {"metadata": run.metadata}
         if isinstance(action, AddFinalizer):

@@ -110,6 +110,30 @@ def test_gradients_of_passes_are_added_in_float32(mesh):
     assert module.bias.grad is None
 
 
-def test_gathered_weights_are_those_of_fsdp2(mesh):
-    module = nn.Linear(2, 1)
-    assert isinstance(pass_weights(fully_shard(module, mesh=mesh), torch.float32), GatheredWeights)
+@pytest.fixture
+def gathered(mesh):
+    """A layer with the weights 1 and 2 that FSDP2 holds."""
+    module = nn.Linear(2, 1, bias=False)
+    module.weight.data.copy_(torch.tensor([[1.0, 2.0]]))
+    fully_shard(module, mesh=mesh)
+    return module, pass_weights(module, torch.float32)
+
+
+def test_what_fsdp2_has_gathered_follows_the_weights(gathered):
+    module, weights = gathered
+    assert isinstance(weights, GatheredWeights)
+    found = []
+    for _ in range(2):
+        with weights.loaded():
+            found.append(module(torch.tensor([3.0, 4.0])).item())
+        local_rows(module.weight).mul_(2)  # as an optimizer step would
+    assert found == [11, 22]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_gradients_of_passes_with_gathered_weights_are_added(gathered, together):
+    module, weights = gathered
+    with weights.loaded():
+        for inputs in weights.passes([[3.0, 4.0], [5.0, 6.0]], together=together):
+            module(torch.tensor(inputs)).backward()
+    assert local_rows(module.weight.grad).tolist() == [[8, 10]]

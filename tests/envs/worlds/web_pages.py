@@ -83,13 +83,15 @@ PAGES = {
 
 class Site:
     """A site, which runs at `url`. `requests` are the paths that were asked for, `logins` the login
-    forms, `sessions` the values of the cookie `user` that the site knows: others are replaced."""
+    forms, `sessions` the values of the cookie `user` that the site knows: others are replaced.
+    `max_age_s`: seconds after which that cookie expires. None: with the browser."""
 
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[str] = []
         self.logins = 0
         self.sessions: set[str] = set()
+        self.max_age_s: int | None = None
         site = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -139,7 +141,8 @@ class Site:
                 if not cookie and self.user() and self.user() not in site.sessions:
                     cookie = "user=nobody"
                 if cookie:
-                    self.send_header("Set-Cookie", f"{cookie}; Path=/")
+                    age = "" if site.max_age_s is None else f"; Max-Age={site.max_age_s}"
+                    self.send_header("Set-Cookie", f"{cookie}; Path=/{age}")
                 self.end_headers()
                 self.wfile.write(content)
 

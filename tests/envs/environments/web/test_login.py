@@ -60,3 +60,26 @@ def test_a_wrong_password_is_an_error_that_names_the_account(thread, site):
 def test_a_login_page_that_the_site_does_not_give_is_an_error_that_names_it(thread, site):
     with pytest.raises(SessionError, match=r"/broken: cannot log in: .*the site answered 500"):
         cookies(thread, site, password="secret", path="/broken")
+
+
+@pytest.mark.parametrize(
+    ("max_age_s", "made"),
+    [
+        (None, 1),  # a session cookie
+        (1500, 1),  # 600 s more than the bound, in case the machine is busy
+        (899, 3),
+        (60, 3),
+    ],
+)
+def test_a_login_is_made_again_if_its_cookie_expires_within_fifteen_minutes(
+    thread, site, max_age_s, made
+):
+    site.max_age_s = max_age_s
+    accounts = {"shopping": Account(username="ann", password="secret")}
+    logins = Logins(thread, Addresses({"shopping": site.url}), accounts)
+    first = site.logins + 1
+    given = [thread.run(logins.of(["shopping"]), 60)[0] for _ in range(3)]
+    values = [one.state["cookies"][0]["value"] for one in given]
+    numbers = [first] * 3 if made == 1 else [first, first + 1, first + 2]
+    assert values == [f"ann-{number}" for number in numbers]
+    assert logins.count == made

@@ -28,22 +28,7 @@ WEIGHT_FILE_BYTES = 2 << 30
 """Largest file of weights. One file is in memory while it is written."""
 HEADER_BYTES = 1 << 20
 """What is read of a file at first to get its header."""
-CONFIG = "config.json"
 _ALIASES = "aliases"
-
-
-def pack_model(
-    state: Mapping[str, torch.Tensor],
-    config: bytes,
-    tokenizer: Mapping[str, bytes],
-    spool: Path | None = None,
-) -> Files:
-    """The files of a model folder for `AutoModelForCausalLM.from_pretrained`.
-
-    `state` is the state dict with the parameter names of transformers, `config` the content of
-    config.json and `tokenizer` the files of the tokenizer by name.
-    """
-    return {CONFIG: config, **tokenizer, WEIGHTS: pack(state, WEIGHTS, spool)}
 
 
 def pack(state: Mapping[str, torch.Tensor], name: str, spool: Path | None = None) -> bytes | Path:

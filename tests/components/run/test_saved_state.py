@@ -5,13 +5,17 @@ import math
 
 import pytest
 import torch
+from foreign_models import save_model
 from iteration_records import iteration_record
+from learner_bench import GROUP, Bench, as_sampled
+from transformers import AutoModelForCausalLM
 
+from agentrl_components.dialogue import word_tokenizer
 from agentrl_components.dialogue.open import generation_ends
 from agentrl_components.run import saved_state
 from agentrl_components.run.saved_state import TrainingState
 from agentrl_components.storage import checkpoint, keys
-from agentrl_components.storage.open import MemoryStore
+from agentrl_components.storage.open import DirectoryStore, MemoryStore
 
 
 class OneWeight:
@@ -96,3 +100,44 @@ def test_a_checkpoint_keeps_the_tokens_of_the_generation_config_and_no_way_to_sa
     }
     # A run that goes on from the checkpoint ends replies at the same tokens.
     assert generation_ends(tmp_path / "fetched") == generation_ends(tmp_path / "model") == (5, 3)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_transformers_computes_with_a_checkpoint_what_the_trained_policy_does(tmp_path, tied):
+    store, folder, spool = DirectoryStore(tmp_path / "store"), tmp_path / "base", tmp_path / "spool"
+    spool.mkdir()
+    save_model("llama", folder, tie_word_embeddings=tied)
+    word_tokenizer.save(word_tokenizer.word_tokenizer(("go", "left")), folder)
+    with Bench(folder, model={"dtype": "float32"}) as bench:
+        before = bench.logprobs(GROUP[0])
+        bench.update(as_sampled(bench, GROUP), rate=0.01)
+        after = bench.logprobs(GROUP[0])
+        saved_state.save(store, folder, bench.learner, TrainingState(version=1), spool)
+    assert (after - before).abs().min() > 0.01
+    checkpoint.fetch(store, 0, tmp_path / "fetched")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "fetched")
+    assert model.config.tie_word_embeddings is tied
+    ids = torch.from_numpy(GROUP[0].ids).long()  # the prompt 5 6 7, the reply 9 10, and 8
+    with torch.no_grad():
+        logprobs_TV = model(ids[None]).logits[0].log_softmax(-1)
+    found = torch.stack([logprobs_TV[2, 9], logprobs_TV[3, 10]])
+    torch.testing.assert_close(found, after, rtol=0, atol=1e-5)
+
+
+def test_a_checkpoint_is_the_model_folder_and_five_files_more(tmp_path):
+    """Every file costs a save one fsync."""
+    store, folder, spool = DirectoryStore(tmp_path / "store"), tmp_path / "base", tmp_path / "spool"
+    spool.mkdir()
+    save_model("llama", folder)
+    word_tokenizer.save(word_tokenizer.word_tokenizer(("go", "left")), folder)
+    with Bench(folder) as bench:
+        saved_state.save(store, folder, bench.learner, TrainingState(), spool)
+    names = {key.removeprefix("checkpoints/000000/") for key in store.list("")}
+    assert names - {path.name for path in folder.iterdir()} == {
+        "manifest.json",
+        "trainer/optimizer-master.safetensors",
+        "trainer/optimizer.json",
+        "trainer/optimizer.safetensors",
+        "trainer/progress.json",
+    }
+    assert names >= {path.name for path in folder.iterdir()} >= {"config.json", "model.safetensors"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -24,7 +24,15 @@ ENDED = ("Succeeded", "Failed")
 TRANSIENT = ("ContainerCreating", "PodInitializing")
 """Reasons for waiting that end by themselves."""
 CRASHED = "CrashLoopBackOff"
-"""Reason of a container that waits to be started again; its last state says why it ended."""
+"""Reason of a container that waits to be started again; its last state says why it ended. As the
+reason of a pod: of one whose container crashes again and again (`_is_crash_looping`)."""
+MIN_RESTARTS = 3
+"""A container that was restarted less often may get ready the next time. The kubelet restarts it
+at once, then after 10, 20, 40, ... s, at most 300 s."""
+RECOVERY = timedelta(seconds=60)
+"""A container that has run longer than the time before by this much is starting, not crashing."""
+NOT_STARTED = ("ContainerCannotRun", "StartError")
+"""Reasons of containers that ended without having run; their `startedAt` means nothing."""
 KILLED = ("OOMKilled", "ContainerCannotRun", "DeadlineExceeded", "Evicted")
 """Reasons for an end that the container itself could not report."""
 CANNOT_START = (
@@ -96,7 +104,8 @@ class Pod:
     """What stops it from working or ending, or ended it: `OOMKilled`, `ImagePullBackOff: ...`."""
     reason: str = ""
     """What Kubernetes says about that in one word: `ImagePullBackOff`. Empty if there is no problem
-    or only the container itself names one, so that no image can feign a reason."""
+    or only the container itself names one, so that no image can feign a reason.
+    `CrashLoopBackOff`: a container crashes again and again, whether it waits or runs just now."""
 
 
 def read(body: Mapping[str, Any], now: datetime) -> Pod:
@@ -105,7 +114,7 @@ def read(body: Mapping[str, Any], now: datetime) -> Pod:
     labels = metadata.get("labels") or {}
     ended = status.get("phase") in ENDED
     stuck = "" if ended else _why_stuck(body, now)
-    problem = next(_problems(status), _Problem("", ""))
+    problem = next(_problems(status, now), _Problem("", ""))
     return Pod(
         part=labels.get(STAGE_LABEL)
         or labels.get(ENVIRONMENT)
@@ -114,10 +123,7 @@ def read(body: Mapping[str, Any], now: datetime) -> Pod:
         run_id=labels.get(KFP_RUN_LABEL, ""),
         environment=labels.get(ENVIRONMENT, ""),
         ended=ended,
-        ready=any(
-            (one.get("type"), one.get("status")) == ("Ready", "True")
-            for one in status.get("conditions") or ()
-        ),
+        ready=_ready_condition(status).get("status") == "True",
         terminating="deletionTimestamp" in metadata,
         stuck=stuck,
         problem=stuck or problem.text[:LONGEST_PROBLEM],
@@ -137,13 +143,18 @@ def problem_reasons(pods: Sequence[Pod]) -> set[str]:
 
 def cannot_start(pods: Sequence[Pod]) -> bool:
     """Whether one of the pods will not start unless something else changes."""
+    return not problem_reasons(pods).isdisjoint((*CANNOT_START, CRASHED))
+
+
+def may_lack_object(pods: Sequence[Pod]) -> bool:
+    """Whether one of the pods cannot start for a reason that creating a Secret again may end."""
     return not problem_reasons(pods).isdisjoint(CANNOT_START)
 
 
 def waiting_reason(pods: Sequence[Pod]) -> Reason | None:
     """What pods wait for, the most severe first. None: nothing but their own start."""
     reasons = problem_reasons(pods)
-    if not reasons.isdisjoint((*CANNOT_START, *IMAGE_FAILED)):
+    if not reasons.isdisjoint((*CANNOT_START, *IMAGE_FAILED, CRASHED)):
         return Reason.POD_CANNOT_START
     if UNSCHEDULABLE in reasons:
         return Reason.UNSCHEDULABLE
@@ -189,13 +200,23 @@ def _why_stuck(body: Mapping[str, Any], now: datetime) -> str:
     )
 
 
-def _problems(status: Mapping[str, Any]) -> Iterator[_Problem]:
+def _ready_condition(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The condition Ready of a pod with this status; empty if it has none."""
+    found = (one for one in status.get("conditions") or () if one.get("type") == "Ready")
+    return next(found, {})
+
+
+def _problems(status: Mapping[str, Any], now: datetime) -> Iterator[_Problem]:
     """The problems of a pod with this status, the most severe first."""
     containers = [
         container
         for kind in ("initContainerStatuses", "containerStatuses")
         for container in status.get(kind) or ()
     ]
+    unready_since = _time(_ready_condition(status).get("lastTransitionTime"))
+    for container in containers if status.get("phase") not in ENDED else ():
+        if _is_crash_looping(container, unready_since, now):
+            yield _crash_loop(container)
     for container in containers:
         terminated = (container.get("state") or {}).get("terminated") or {}
         if terminated.get("exitCode"):
@@ -204,14 +225,58 @@ def _problems(status: Mapping[str, Any]) -> Iterator[_Problem]:
         yield _of_kubernetes(status["reason"], status.get("message"))
     for container in containers:
         waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") == CRASHED:
-            yield from _termination((container.get("lastState") or {}).get("terminated") or {})
-        if waiting.get("reason") and waiting["reason"] not in TRANSIENT:
+        if waiting.get("reason") == CRASHED:  # not yet a crash loop: it may recover
+            yield from _termination(_last_end(container))
+            yield _Problem(_sentence(CRASHED, waiting.get("message")), "")
+        elif waiting.get("reason") and waiting["reason"] not in TRANSIENT:
             yield _of_kubernetes(waiting["reason"], waiting.get("message"))
     for condition in status.get("conditions") or ():
         if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
             reason = condition.get("reason") or UNSCHEDULABLE
             yield _of_kubernetes(reason, condition.get("message"))
+
+
+def _is_crash_looping(
+    container: Mapping[str, Any], unready_since: datetime | None, now: datetime
+) -> bool:
+    """Whether a container ends again and again before it is ready. `unready_since`: since when its
+    pod is not ready.
+
+    A container that was ready before it ended has worked, and its restarts are counted over the
+    life of the pod: one that crashes once an hour is not in a loop. Between two crashes a container
+    is waiting, running or terminated, so the waiting reason alone does not show a loop."""
+    ended = _last_end(container)
+    finished = _time(ended.get("finishedAt"))
+    started = finished if ended.get("reason") in NOT_STARTED else _time(ended.get("startedAt"))
+    restarts = container.get("restartCount", 0)
+    if container.get("ready") or restarts < MIN_RESTARTS or started is None or finished is None:
+        return False
+    if unready_since is not None and started < unready_since:
+        return False
+    running = ((container.get("state") or {}).get("running") or {}).get("startedAt")
+    since = _time(running)
+    return since is None or now - since < finished - started + RECOVERY
+
+
+def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How a container ended the last time; empty if it never did."""
+    states = (container.get(name) or {} for name in ("state", "lastState"))
+    found: Iterator[Mapping[str, Any]] = (
+        one["terminated"] for one in states if one.get("terminated")
+    )
+    return next(found, {})
+
+
+def _crash_loop(container: Mapping[str, Any]) -> _Problem:
+    """The problem of a container that crashes again and again, with how it ended the last time."""
+    ended = _last_end(container)
+    exit_code = _Problem(f"exit code {ended.get('exitCode')}", "")
+    return _Problem(_sentence(CRASHED, next(_termination(ended), exit_code).text), CRASHED)
+
+
+def _time(text: str | None) -> datetime | None:
+    """A time of the Kubernetes API. None: it is not set."""
+    return datetime.fromisoformat(text) if text else None
 
 
 def _termination(terminated: Mapping[str, Any]) -> Iterator[_Problem]:

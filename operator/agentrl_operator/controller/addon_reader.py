@@ -15,6 +15,7 @@ from agentrl_operator.clients.pods import (
     Pod,
     cannot_start,
     creation_problem,
+    may_lack_object,
     problem_summary,
     waiting_reason,
 )
@@ -80,6 +81,7 @@ async def read_ray_cluster(
         ready=_actors(pods_ready, per_pod),
         problem="; ".join(one for one in (refused, _problem(pods)) if one),
         blocked=cannot_start(kept),
+        may_lack_object=may_lack_object(kept),
         waits_for=waiting_reason(kept) or (Reason.POD_NOT_CREATED if refused else None),
     )
 

@@ -106,7 +106,8 @@ class WorkflowHealth:
         if waits_for is None and refusal:
             waits_for = Reason.POD_NOT_CREATED
         since = last.blocked_since if last.blocked_since is not None else now
-        restore = blocked or now - last.restored_at >= RESTORE_PERIOD_S
+        # Creating objects again ends no crash loop.
+        restore = pods.may_lack_object(needed) or now - last.restored_at >= RESTORE_PERIOD_S
         return HealthCheck(
             run_id=last.run_id,
             started=last.started,

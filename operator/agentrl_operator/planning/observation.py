@@ -47,6 +47,8 @@ class RayCluster:
     """Why pods cannot be created, start or end."""
     blocked: bool = False
     """Whether a pod cannot start unless something else changes."""
+    may_lack_object: bool = False
+    """Whether a pod cannot start for a reason that creating a Secret again may end."""
     waits_for: Reason | None = None
     """What its pods wait for, or that they are not created. None: nothing but their own start."""
 

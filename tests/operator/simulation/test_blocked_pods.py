@@ -112,6 +112,7 @@ async def test_a_pod_that_fits_on_no_node_is_the_reason_of_the_run():
 IMAGE = 'ImagePullBackOff: Back-off pulling image "registry.test/agentrI:1"'
 GATED = "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates"
 BAD_NODE = "RunContainerError: runc: bad node"
+CRASHES = "CrashLoopBackOff: OOMKilled"
 SERVERS = "demo-6a1b2c3d-babyai"
 
 
@@ -194,6 +195,11 @@ async def test_a_server_that_is_being_replaced_is_no_problem():
     assert BAD_NODE not in world.status["message"]
 
 
+def blocked_runs(world, reason):
+    samples = world.controller.metrics.registry
+    return samples.get_sample_value("agentrl_runs_blocked", {"reason": reason})
+
+
 async def starting(**spec):
     """A run none of whose servers is ready."""
     world = World(**spec)
@@ -208,6 +214,7 @@ async def starting(**spec):
     [
         (IMAGE, "PodCannotStart"),
         (PROBLEM, "PodCannotStart"),
+        (CRASHES, "PodCannotStart"),
         ("Unschedulable: 0/1 nodes are available", "Unschedulable"),
         (GATED, "Queued"),
     ],
@@ -223,6 +230,7 @@ async def test_a_phase_waits_for_a_server_as_long_as_it_takes_and_says_why(probl
     assert world.status["message"] == f"waiting for a server of babyai; babyai: {problem}"
     assert reason in [one[1] for one in world.cluster.events]
     assert ("activeTime" in world.status) == (reason != "Queued")
+    assert blocked_runs(world, reason) == (None if reason == "Queued" else 1)
 
     world.cluster.ready_servers.clear()
     world.cluster.server_pods = [server_pod()]
@@ -244,9 +252,7 @@ async def test_a_run_whose_servers_kubernetes_does_not_create_says_so_and_counts
     assert world.conditions()["Progressing"] == ("True", "PodNotCreated")
     assert world.status["message"] == f"waiting for a server of babyai; {QUOTA}"
     assert ("Warning", "PodNotCreated") in [one[:2] for one in world.cluster.events]
-    blocked = {"reason": "PodNotCreated"}
-    samples = world.controller.metrics.registry
-    assert samples.get_sample_value("agentrl_runs_blocked", blocked) == 1
+    assert blocked_runs(world, "PodNotCreated") == 1
 
     world.cluster.creation_problems.clear()
     world.cluster.ready_servers.clear()
@@ -325,3 +331,30 @@ async def test_a_retried_phase_waits_for_servers_that_cannot_start():
     assert len(world.kfp.submitted) == 1
     assert (world.status["state"], world.status["failures"]) == ("Running", 1)
     assert world.conditions()["Progressing"] == ("True", "PodCannotStart")
+
+
+async def test_an_attempt_fails_when_its_only_server_crashes_again_and_again():
+    world, run_id = await running()
+    token = child(world, "Secret")
+    world.cluster.ready_servers[SERVERS] = 0
+    world.cluster.server_pods = [server_pod(CRASHES)]
+    delete_child(world, "Secret")
+    await pass_minutes(world, 4)
+    assert world.conditions()["Progressing"] == ("True", "PodCannotStart")
+    assert child(world, "Secret") is None, "a crash does not end by another Secret"
+    await pass_minutes(world, 3)
+    assert child(world, "Secret")["data"] != token["data"], "as every five minutes"
+    assert world.kfp.states[run_id] == "CANCELING"
+    assert world.status["message"] == f"babyai: {CRASHES}; stopping the KFP run"
+
+
+async def test_an_attempt_goes_on_while_its_only_server_crashes_and_recovers():
+    world, run_id = await running()
+    for _ in range(6):
+        world.cluster.ready_servers[SERVERS] = 0
+        world.cluster.server_pods = [server_pod(CRASHES)]
+        await pass_minutes(world, 4)
+        world.cluster.ready_servers.clear()
+        await pass_minutes(world, 1)
+    assert world.kfp.states[run_id] == "RUNNING"
+    assert world.status["failures"] == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from queued_world import KUEUE_EVENTS, PLATFORM, QueuedWorld
@@ -279,18 +280,22 @@ async def blocked_for(world, minutes):
         await world.reconcile(2)
 
 
-async def never_ready(**spec):
+CRASHES = "CrashLoopBackOff: exit code 1"
+
+
+async def never_ready(problem=BLOCKED, **spec):
     world = RayWorld(**spec)
     world.cluster.kuberay.ready = False
-    world.cluster.kuberay.problem = BLOCKED
+    world.cluster.kuberay.problem = problem
     await world.reconcile(3)
     return world
 
 
-async def test_an_attempt_whose_ray_cluster_cannot_start_has_failed_after_five_minutes():
-    world = await never_ready()
+@pytest.mark.parametrize("problem", [BLOCKED, CRASHES])
+async def test_an_attempt_whose_ray_cluster_cannot_start_has_failed_after_five_minutes(problem):
+    world = await never_ready(problem)
     assert world.conditions()["Progressing"] == ("True", "PodCannotStart")
-    assert BLOCKED in world.status["message"]
+    assert problem in world.status["message"]
     await blocked_for(world, 4)
     assert world.status["failures"] == 0
     await blocked_for(world, 2)
@@ -327,3 +332,13 @@ async def test_a_token_that_pods_of_ray_wait_for_is_created_again():
     del world.cluster.children[key]
     await world.reconcile()
     assert key in world.cluster.children
+
+
+@pytest.mark.parametrize(("problem", "restored"), [(BLOCKED, True), (CRASHES, False)])
+async def test_objects_are_created_again_for_ray_pods_that_may_lack_one(problem, restored):
+    world = await never_ready(problem)
+    count, applied = "agentrl_operator_actions_total", {"action": "apply_environment"}
+    samples = world.controller.metrics.registry
+    before = samples.get_sample_value(count, applied)
+    await world.reconcile(3)
+    assert (samples.get_sample_value(count, applied) > before) == restored

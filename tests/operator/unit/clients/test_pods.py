@@ -8,6 +8,7 @@ import pytest
 from agentrl_operator.clients.pods import (
     Pod,
     cannot_start,
+    may_lack_object,
     problem_reasons,
     problem_summary,
     read,
@@ -238,3 +239,90 @@ def test_the_most_severe_reason_is_what_pods_wait_for(pods, reason):
 def test_an_image_that_cannot_be_pulled_now_may_be_pulled_later():
     assert not cannot_start([waiting("ImagePullBackOff"), unscheduled("SchedulingGated")])
     assert cannot_start([waiting("InvalidImageName")])
+
+
+LAST_END = {
+    "exitCode": 137,
+    "reason": "OOMKilled",
+    "startedAt": "2026-11-21T11:50:00Z",
+    "finishedAt": "2026-11-21T11:50:30Z",
+}
+WAITS = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting"}}
+
+
+def crashing(
+    state=WAITS, *, last=LAST_END, restarts=3, unready_since="11:40:00", ready=False, **status
+):
+    """A pod whose container ended at 11:50:30, after 30 s, and has this state at 12:00:00."""
+    one = {"name": "environment", "ready": ready, "restartCount": restarts, "state": state}
+    one["lastState"] = {"terminated": last} if last else {}
+    condition = {"type": "Ready", "status": "False"}
+    condition["lastTransitionTime"] = f"2026-11-21T{unready_since}Z"
+    labels = {"agentrl.dev/environment": "rooms"}
+    return read_now(pod(labels=labels, containerStatuses=[one], conditions=[condition], **status))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        WAITS,
+        {"running": {"startedAt": "2026-11-21T11:58:31Z"}},  # for 89 s, the last time for 30 s
+        {"terminated": LAST_END},
+    ],
+)
+def test_a_container_that_crashes_again_and_again_cannot_start_whatever_it_does_just_now(state):
+    """Regression: only a missing Secret or the like counted, so that pods that crashed were
+    waited for without a reason."""
+    seen = crashing(state)
+    assert (seen.problem, seen.reason) == ("CrashLoopBackOff: OOMKilled", "CrashLoopBackOff")
+    assert cannot_start([seen])
+    assert waiting_reason([seen]) == "PodCannotStart"
+    assert not may_lack_object([seen])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        crashing(restarts=2),
+        crashing(unready_since="11:50:01"),  # it was ready when the last start was a second old
+        crashing({"running": {"startedAt": "2026-11-21T11:58:30Z"}}),  # 60 s longer than before
+        crashing({"running": {"startedAt": "2026-11-21T11:59:59Z"}}, ready=True),
+        crashing(last=None),
+        crashing(last={"exitCode": 137, "reason": "ContainerStatusUnknown"}),
+    ],
+)
+def test_a_container_that_crashes_now_and_then_may_start(seen):
+    assert not cannot_start([seen])
+    assert waiting_reason([seen]) is None
+
+
+def test_a_container_that_never_ran_crashes_whatever_its_start_time_says():
+    last = LAST_END | {"reason": "StartError", "startedAt": "1970-01-01T00:00:00Z"}
+    assert cannot_start([crashing(last=last)])
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ({"exitCode": 1, "reason": "Error"}, "CrashLoopBackOff: exit code 1"),
+        (
+            {"exitCode": 2, "message": '{"reason": "OptionError", "message": "no such level"}'},
+            "CrashLoopBackOff: OptionError: no such level",
+        ),
+    ],
+)
+def test_the_problem_of_a_crash_loop_names_the_last_end(last, told):
+    times = {name: LAST_END[name] for name in ("startedAt", "finishedAt")}
+    assert problem_summary([crashing(last=last | times)]) == f"rooms: {told}"
+
+
+def test_the_first_crashes_of_a_container_are_its_problem_too():
+    seen = crashing(restarts=1)
+    assert (seen.problem, seen.reason) == ("OOMKilled", "OOMKilled")
+    unsaid = crashing(restarts=1, last=LAST_END | {"reason": "Error"})
+    assert (unsaid.problem, unsaid.reason) == ("CrashLoopBackOff: back-off 5m0s restarting", "")
+
+
+def test_a_pod_that_has_ended_crashes_no_more():
+    seen = crashing({"terminated": LAST_END}, phase="Failed", reason="Evicted")
+    assert (seen.problem, seen.reason) == ("OOMKilled", "OOMKilled")

@@ -88,3 +88,24 @@ def test_the_notes_warn_where_the_pods_of_runs_get_no_network_policy(
     told = " ".join(notes(values).split())
     assert ("WARNING: no NetworkPolicy is created for the pods of runs" in told) == warned
     assert ('helm show readme CHART, "Network policies of profiles"' in told) == warned
+
+
+@pytest.mark.parametrize(
+    ("enabled", "warned", "told_of_environments"),
+    [
+        ((), False, False),
+        (("prometheusRule",), True, True),
+        (("prometheusRule", "podMonitor"), True, False),
+        (("prometheusRule", "serviceMonitor"), False, True),
+        (("prometheusRule", "serviceMonitor", "podMonitor"), False, False),
+    ],
+)
+def test_the_notes_warn_of_alerts_on_metrics_that_the_release_lets_nobody_scrape(
+    notes: Callable[..., str], enabled: tuple[str, ...], warned: bool, told_of_environments: bool
+) -> None:
+    metrics = {name: {"enabled": True} for name in enabled}
+    told = " ".join(notes({"metrics": metrics, "fullnameOverride": "second"}).split())
+    labels = 'labels namespace="kubeflow" and service="second-metrics", which that ServiceMonitor'
+    assert (labels in told) == warned
+    assert ("AgentRLOperatorAbsent always fires" in told) == warned
+    assert ("Alerts on environments fire only if" in told) == told_of_environments

@@ -123,17 +123,24 @@ def pass_deployment(
     controller: Controller, body: Mapping[str, Any], *, deleted: bool = False
 ) -> tuple[str, str]:
     """Pass a Deployment to the controller. Returns the uid of its run and its name."""
-    metadata, status = body["metadata"], body.get("status") or {}
+    metadata = body["metadata"]
     uid, name = metadata.get("labels", {}).get(RUN_UID, ""), metadata["name"]
-    servers = Servers(
+    deleted = deleted or "deletionTimestamp" in metadata
+    controller.servers_changed(uid, name, None if deleted else read_servers(body))
+    return uid, name
+
+
+def read_servers(body: Mapping[str, Any]) -> Servers:
+    """The environment servers of a Deployment, an object of the Kubernetes API."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    return Servers(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         ready=status.get("readyReplicas", 0),
         wanted=body["spec"].get("replicas", 1),
+        outdated=status.get("replicas", 0) - status.get("updatedReplicas", 0),
+        observed=status.get("observedGeneration", 0) >= metadata.get("generation", 0),
         problem=creation_problem(status),
     )
-    deleted = deleted or "deletionTimestamp" in metadata
-    controller.servers_changed(uid, name, None if deleted else servers)
-    return uid, name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,9 +99,10 @@ class WorkflowHealth:
     ) -> HealthCheck:
         workflow, stages, refusal = await self._work(resource, last)
         serving = await self._server_pods(resource, servers)
-        # An environment goes on with the servers that it has.
-        present = [*stages, *serving]
-        needed = [*stages, *(pod for pod in serving if not _is_served(pod, resource, servers))]
+        starved = [
+            pod for pod in serving if not _is_served(pod, resource, servers, started=last.started)
+        ]
+        present, needed = [*stages, *serving], [*stages, *starved]
         blocked, waits_for = pods.cannot_start(needed), pods.waiting_reason(needed)
         if waits_for is None and refusal:
             waits_for = Reason.POD_NOT_CREATED
@@ -141,8 +142,8 @@ class WorkflowHealth:
     async def _server_pods(
         self, resource: Resource, servers: Mapping[str, Servers]
     ) -> list[pods.Pod]:
-        """The pods of environment servers, if some servers are not ready."""
-        if all(one.ready >= one.wanted for one in servers.values()):
+        """The pods of environment servers, if some servers are not ready or not up to date."""
+        if all(one.ready >= one.wanted and one.settled for one in servers.values()):
             return []
         found = await self._cluster.list_pods(resource.namespace, RUN_LABEL, (resource.name,))
         present = [pod for pod in found if pod.environment and not pod.ended]
@@ -151,13 +152,18 @@ class WorkflowHealth:
 
 
 def _is_due(kfp: KfpRun | Unknown | None, servers: Mapping[str, Servers]) -> bool:
-    """Whether there is something to check: a KFP run works, or one waits for a first server."""
+    """Whether there is something to check: a KFP run works, or one waits for servers."""
     if kfp is None:
-        return any(one.ready == 0 for one in servers.values())
+        return any(one.ready == 0 or not one.settled for one in servers.values())
     return isinstance(kfp, KfpRun) and kfp.alive
 
 
-def _is_served(pod: pods.Pod, resource: Resource, servers: Mapping[str, Servers]) -> bool:
-    """Whether the environment of a server's pod has a ready server."""
+def _is_served(
+    pod: pods.Pod, resource: Resource, servers: Mapping[str, Servers], *, started: bool
+) -> bool:
+    """Whether the environment of a server's pod has the servers that it needs: a phase that has
+    `started` goes on with the ready ones, and one begins when none is to be replaced."""
     of_environment = servers.get(resource.child(pod.environment))
-    return of_environment is None or of_environment.ready > 0
+    if of_environment is None:
+        return True
+    return of_environment.ready > 0 and (started or of_environment.settled)

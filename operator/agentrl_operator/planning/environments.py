@@ -58,22 +58,31 @@ def possible_server_deletions(resource: Resource, status: Status) -> list[Action
 
 
 def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
-    """Why a phase cannot start: servers cannot be created, or an environment has no ready one. Its
-    stages would wait for one server of each, and fail after some minutes. None: it can start."""
+    """Why a phase cannot start. None: it can.
+
+    Either servers cannot be created, or an environment has no ready one: its stages would wait for
+    one server of each, and fail after some minutes. Or servers are being replaced: the phase would
+    check the tasks of the old ones, lose their sessions, and go on with the new ones."""
     observation, resource = situation.observation, situation.resource
     if observation.sandboxes_unavailable:
         return Reason.AGENT_SANDBOX_UNAVAILABLE, observation.sandboxes_unavailable
-    servers = {
-        one.name: observation.servers.get(resource.child(one.name)) for one in _with_servers(run)
-    }
-    unserved = {name: one for name, one in servers.items() if one is None or one.ready == 0}
-    if not unserved:
+    unserved, replaced, refused = list[str](), list[str](), False
+    for update in _all_updates(situation, run):
+        name = update.environment.name
+        servers = observation.servers.get(resource.child(name))
+        if servers is None or servers.ready == 0:
+            unserved.append(name)
+        elif update.due or not servers.settled:
+            replaced.append(name)
+        else:
+            continue
+        refused |= servers is not None and bool(servers.problem)
+    waits = [f"waiting for a server of {', '.join(unserved)}"] if unserved else []
+    waits += [f"waiting for the new servers of {', '.join(replaced)}"] if replaced else []
+    if not waits:
         return None
-    waits = f"waiting for a server of {', '.join(unserved)}"
-    refused = any(one is not None and one.problem for one in unserved.values())
     starting = Reason.POD_NOT_CREATED if refused else Reason.ENVIRONMENTS_STARTING
-    reason = observation.waits_for or starting
-    return reason, "; ".join((waits, *_problems(observation)))
+    return observation.waits_for or starting, "; ".join((*waits, *_problems(observation)))
 
 
 def server_updates(
@@ -111,7 +120,7 @@ def _problems(observation: Observation) -> list[str]:
 
 
 def _not_ready(situation: Situation, environments: Iterable[Environment]) -> list[str]:
-    """Which environments have fewer ready servers than they should, in words."""
+    """Which environments have fewer ready servers than they should, or outdated ones, in words."""
     found = []
     for environment in environments:
         servers = situation.observation.servers.get(situation.resource.child(environment.name))
@@ -121,6 +130,8 @@ def _not_ready(situation: Situation, environments: Iterable[Environment]) -> lis
         ready = servers.ready if servers else 0
         if ready < wanted:
             found.append(f"{environment.name}: {ready} of {wanted} servers are ready")
+        elif servers is not None and servers.outdated:
+            found.append(f"{environment.name}: servers still to be replaced: {servers.outdated}")
     return found
 
 

@@ -76,10 +76,19 @@ class Servers:
     """Number of ready replicas."""
     wanted: int
     """Number of replicas in its spec."""
+    outdated: int = 0
+    """Number of pods of an earlier template: they serve until those of the new one are ready."""
+    observed: bool = True
+    """Whether Kubernetes has seen its spec. Until then, the numbers are about an earlier one."""
     problem: str = ""
     """Why its pods cannot be created."""
     sandboxed: bool = False
     """Whether they are Sandboxes."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether all pods are of its present template."""
+        return self.observed and not self.outdated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +155,8 @@ class Observation:
     """Why pods of environment servers cannot work."""
     waits_for: Reason | None = None
     """What needed pods wait for: those of the attempt, and all pods of an environment without a
-    ready server. None: nothing but their own start."""
+    ready server or, before a phase, with servers that are being replaced. None: nothing but their
+    own start."""
     queued: bool = False
     """Whether no stage works because needed pods wait in Kueue's queue."""
     blocked_s: float | None = None

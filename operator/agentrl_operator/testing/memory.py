@@ -16,9 +16,10 @@ from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients.pods import Pod
 from agentrl_operator.clients.workflows import Workflow
 from agentrl_operator.errors import KfpError, KubernetesError
-from agentrl_operator.manifests.labels import FINGERPRINT
+from agentrl_operator.manifests.labels import FINGERPRINT, RUN_UID
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_operator.planning.observation import Servers
+from agentrl_operator.testing.memory_deployments import MemoryDeployments
 from agentrl_operator.testing.memory_fleet import MemoryFleet
 from agentrl_operator.testing.memory_kuberay import MemoryKubeRay
 from agentrl_operator.testing.memory_kueue import MemoryKueue
@@ -40,6 +41,7 @@ class MemoryCluster:
         self.kuberay = MemoryKubeRay(self.children, self._check)
         self.agent_sandbox = MemoryAgentSandbox(self.children, self._check)
         self.fleet = MemoryFleet(self.children, self._check)
+        self.deployments = MemoryDeployments(self.children)
         self.events: list[tuple[str, str, str]] = []
         """Type, reason and message."""
         self.deleted_deployments: list[str] = []
@@ -56,7 +58,8 @@ class MemoryCluster:
         self.server_pods: list[Pod] = []
         """The pods of environment servers, of any run."""
         self.ready_servers: dict[str, int] = {}
-        """Number of ready servers, by name of the Deployment. All are, if it is not named."""
+        """Number of ready servers, by name of the Deployment. If it is not named, all are that are
+        not about to replace others."""
         self.creation_problems: dict[str, str] = {}
         """Why pods of servers cannot be created, by name of the Deployment."""
         self._kfp = kfp
@@ -113,15 +116,28 @@ class MemoryCluster:
     def servers(self, uid: str) -> dict[str, Servers]:
         """The Deployments of a run as the watch shows them."""
         return {
-            name: Servers(
-                manifest=manifest["metadata"]["annotations"][FINGERPRINT],
-                ready=self.ready_servers.get(name, manifest["spec"]["replicas"]),
-                wanted=manifest["spec"]["replicas"],
-                problem=self.creation_problems.get(name, ""),
+            body["metadata"]["name"]: Servers(
+                manifest=body["metadata"]["annotations"][FINGERPRINT],
+                ready=body["status"]["readyReplicas"],
+                wanted=body["spec"]["replicas"],
+                outdated=body["status"]["replicas"] - body["status"]["updatedReplicas"],
+                observed=body["status"]["observedGeneration"] == body["metadata"]["generation"],
             )
-            for (kind, _, name), manifest in self.children.items()
-            if kind == "Deployment" and manifest["metadata"]["ownerReferences"][0]["uid"] == uid
+            for body in self.deployment_bodies()
+            if body["metadata"]["labels"][RUN_UID] == uid
         }
+
+    def deployment_bodies(self) -> list[dict[str, Any]]:
+        """All Deployments, with their status."""
+        bodies = self.deployments.bodies()
+        for body in bodies:
+            name, status = body["metadata"]["name"], body["status"]
+            status["readyReplicas"] = self.ready_servers.get(name, status["readyReplicas"])
+            if problem := self.creation_problems.get(name):
+                reason, _, message = problem.partition(": ")
+                failure = {"type": "ReplicaFailure", "status": "True"}
+                status["conditions"] = [failure | {"reason": reason, "message": message}]
+        return bodies
 
     async def add_finalizer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return self._patch_finalizers(body, lambda old: [*old, FINALIZER])
@@ -154,12 +170,17 @@ class MemoryCluster:
         self._check()
         if manifest["kind"] == "Sandbox" and not self.agent_sandbox.installed:
             raise KubernetesError("Kubernetes: the server has no such resource", status=404)
-        return self.children.setdefault(_child_key(manifest), manifest) is manifest
+        created = self.children.setdefault(_child_key(manifest), manifest) is manifest
+        if created:
+            self.deployments.forget(manifest)
+        return created
 
     async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
         self._check()
         before = self.children.get(_child_key(manifest))
-        if keep_replicas and before is not None:
+        if before is None:
+            self.deployments.forget(manifest)
+        elif keep_replicas:
             spec = manifest["spec"] | {"replicas": before["spec"]["replicas"]}
             manifest = manifest | {"spec": spec}
         self.children[_child_key(manifest)] = manifest
@@ -217,9 +238,8 @@ class MemoryCluster:
 
     async def list_deployments(self, namespace: str | None) -> AsyncIterator[Mapping[str, Any]]:
         self._check()
-        for (kind, _, _), manifest in list(self.children.items()):
-            if kind == "Deployment":
-                yield deepcopy(manifest)
+        for body in self.deployment_bodies():
+            yield body
 
     async def ping(self, namespace: str | None) -> None:
         self._check()

@@ -69,9 +69,11 @@ async def ready_servers(server, namespace):
         while True:
             for one in (await asyncio.to_thread(server.ask, "GET", path))["items"]:
                 name, count = one["metadata"]["name"], one["spec"]["replicas"]
-                if one.get("status", {}).get("readyReplicas") == count:
+                kinds = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+                counts = dict.fromkeys(kinds, count)
+                counts["observedGeneration"] = one["metadata"]["generation"]
+                if one.get("status", {}).items() >= counts.items():
                     continue
-                counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas"), count)
                 with suppress(Refused):  # it was deleted
                     await asyncio.to_thread(
                         server.ask, "PATCH", f"{path}/{name}/status", {"status": counts}, MERGE

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from test_sandboxes import CODE, PLAIN, SANDBOX_EVENTS, SandboxWorld
 from world import EVENTS, PLATFORM, UID, World
 
+from agentrl_operator.clients.pods import Pod
 from agentrl_operator.manifests.labels import FINGERPRINT
 
 NEW = PLATFORM.model_copy(
@@ -60,7 +61,82 @@ async def test_servers_are_replaced_by_an_upgrade_only_between_two_phases(earlie
     world.finish_phase()
     await world.reconcile()
     assert container(world)["image"] == "registry.test/envs:2"
-    await world.reconcile()
+
+
+def shown(world, kind):
+    (found,) = (one for one in world.status["conditions"] if one["type"] == kind)
+    return found["status"], found["reason"], found["message"]
+
+
+@pytest.mark.parametrize("observes", [True, False])
+async def test_a_phase_begins_when_no_server_of_before_the_upgrade_is_left(observes):
+    world = await at_work(World(environments=[BABYAI | {"replicas": 3}]))
+    upgrade(world)
+    world.finish_phase()
+    deployments = world.cluster.deployments
+    deployments.new_pods_start, deployments.observes = False, observes
+    for _ in range(20):
+        await world.reconcile()
+        world.pass_time(60)
+    assert len(world.kfp.submitted) == 1
+    assert world.cluster.servers(UID)[NAME].ready == 3
+    waiting = ("True", "EnvironmentsStarting", "waiting for the new servers of babyai")
+    assert shown(world, "Progressing") == waiting
+    if observes:
+        message = "babyai: servers still to be replaced: 3"
+        assert shown(world, "EnvironmentsReady") == ("False", "Starting", message)
+    deployments.new_pods_start = deployments.observes = True
+    await world.reconcile(2)
+    assert len(world.kfp.submitted) == 2
+    assert shown(world, "EnvironmentsReady")[0] == "True"
+
+
+PROBLEM = 'CreateContainerConfigError: secret "keys" not found'
+NEW_POD = Pod(
+    part="babyai",
+    run_id="",
+    environment="babyai",
+    ended=False,
+    problem=PROBLEM,
+    reason="CreateContainerConfigError",
+)
+
+
+async def edited_to_servers_that_cannot_start():
+    world = await at_work()
+    world.cluster.deployments.new_pods_start = False
+    world.cluster.server_pods = [NEW_POD]
+    secret = {"name": "KEY", "secret": "keys", "key": "key"}
+    world.cluster.edit(world.key, environments=[BABYAI | {"secretEnv": [secret]}])
+    for _ in range(30):
+        world.pass_time(60)
+        await world.reconcile()
+    return world
+
+
+async def test_servers_that_replace_none_because_they_cannot_start_are_named_and_stop_no_phase():
+    world = await edited_to_servers_that_cannot_start()
+    message = f"babyai: servers still to be replaced: 1; babyai: {PROBLEM}"
+    assert shown(world, "EnvironmentsReady") == ("False", "Starting", message)
+    assert shown(world, "Progressing")[:2] == ("True", "Running")
+    assert shown(world, "Progressing")[2].endswith(f"babyai: {PROBLEM}")
+    assert len(world.kfp.working) == 1
+
+
+async def test_the_next_phase_waits_for_servers_that_cannot_start_and_says_why():
+    world = await edited_to_servers_that_cannot_start()
+    world.finish_phase()
+    for _ in range(3):
+        await world.reconcile()
+        world.pass_time(60)
+    assert len(world.kfp.submitted) == 1
+    message = f"waiting for the new servers of babyai; babyai: {PROBLEM}"
+    assert shown(world, "Progressing") == ("True", "PodCannotStart", message)
+    blocked = {"reason": "PodCannotStart"}
+    samples = world.controller.metrics.registry
+    assert samples.get_sample_value("agentrl_runs_blocked", blocked) == 1
+    world.cluster.server_pods, world.cluster.deployments.new_pods_start = [], True
+    await world.reconcile(2)
     assert len(world.kfp.submitted) == 2
 
 

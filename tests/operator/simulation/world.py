@@ -9,6 +9,7 @@ from agentrl_components.schedule.record import Decision
 from agentrl_components.storage.records import RunState
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
+from agentrl_operator.controller.watches import pass_deployment
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
 from agentrl_operator.testing.memory_stores import MemoryStores, MemoryTracking
 from agentrl_pipelines.platform.config import Mlflow, Platform
@@ -71,21 +72,25 @@ class World:
     async def reconcile(self, times=1):
         for _ in range(times):
             self.watch()
-            served = [one.ready for one in self.cluster.servers(UID).values()]
+            there = self.cluster.servers(UID).values()
+            served = [one.ready and one.settled for one in there]
             submitted = len(self.kfp.submitted)
             await self.controller.reconcile(self.key)
             ready = all(served) and bool(served or not self.managed)
-            assert ready or len(self.kfp.submitted) == submitted, "started without a server"
+            assert ready or len(self.kfp.submitted) == submitted, "started without its servers"
             self.check()
 
     def watch(self):
         """Pass everything that is watched to the operator."""
         if self.key in self.cluster.resources:
             self.controller.run_changed(self.cluster.body(self.key))
-        there = self.cluster.servers(UID)
-        for name, servers in (dict.fromkeys(self.shown) | there).items():
-            self.controller.servers_changed(UID, name, servers)
-        self.shown = set(there)
+        self.cluster.deployments.step()
+        there = {
+            pass_deployment(self.controller, body)[1] for body in self.cluster.deployment_bodies()
+        }
+        for name in self.shown - there:
+            self.controller.servers_changed(UID, name, None)
+        self.shown = there
 
     def check(self):
         posted = [one.run_id for one in self.kfp.submitted]
@@ -169,6 +174,12 @@ class World:
                 self.cluster.ready_servers = dict.fromkeys(servers, 0)
             case "servers ready":
                 self.cluster.ready_servers.clear()
+            case "new servers do not start":
+                self.cluster.deployments.new_pods_start = False
+            case "deployments are not observed":
+                self.cluster.deployments.observes = False
+            case "deployments are observed":
+                self.cluster.deployments.observes = self.cluster.deployments.new_pods_start = True
             case "answers lost":
                 self.kfp.loses_responses = not self.kfp.loses_responses
             case (client, method):
@@ -185,6 +196,7 @@ class World:
             neighbour.down = False
         self.kfp.loses_responses = False
         self.cluster.ready_servers.clear()
+        self.cluster.deployments.observes = self.cluster.deployments.new_pods_start = True
         self.cluster.edit(self.key, suspend=False, seed=0)
 
     async def run_to_end(self):
@@ -243,6 +255,9 @@ EVENTS = (
     "servers deleted",
     "servers not ready",
     "servers ready",
+    "new servers do not start",
+    "deployments are not observed",
+    "deployments are observed",
     "answers lost",
     "kfp down",
     "cluster down",

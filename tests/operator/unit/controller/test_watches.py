@@ -5,7 +5,7 @@ import pytest
 from world import UID, World
 
 from agentrl_operator.controller import watches
-from agentrl_operator.controller.watches import Relist, pass_deployment
+from agentrl_operator.controller.watches import Relist, pass_deployment, read_servers
 from agentrl_operator.errors import KubernetesError
 
 SERVERS = "demo-6a1b2c3d-babyai"
@@ -79,6 +79,27 @@ async def test_why_a_deployment_cannot_create_its_pods_is_shown():
         "babyai: 0 of 1 servers are ready; FailedCreate: "
         f'pods "{SERVERS}-5d4-" is forbidden: exceeded quota: compute'
     )
+
+
+@pytest.mark.parametrize(
+    ("generation", "counts", "outdated", "settled"),
+    [
+        (2, {"replicas": 4, "updatedReplicas": 1, "readyReplicas": 3}, 3, False),
+        (2, {"replicas": 1, "readyReplicas": 1}, 1, False),  # no pod of the new template yet
+        (2, {"replicas": 3, "updatedReplicas": 3, "readyReplicas": 2}, 0, True),
+        (3, {"replicas": 3, "updatedReplicas": 3, "readyReplicas": 3}, 0, False),
+        (2, {}, 0, True),  # no pod at all
+    ],
+)
+def test_pods_of_an_earlier_template_are_counted(generation, counts, outdated, settled):
+    servers = read_servers(
+        {
+            "metadata": {"name": SERVERS, "generation": generation},
+            "spec": {"replicas": 3},
+            "status": {"observedGeneration": 2, **counts},
+        }
+    )
+    assert (servers.outdated, servers.settled) == (outdated, settled)
 
 
 async def test_only_watches_count_as_events_and_not_what_a_relist_finds():

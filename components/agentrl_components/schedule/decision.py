@@ -22,8 +22,8 @@ def decide(
 
     A pure function: asked again after a crash, it gives the same answer. If several alarms fire,
     `stop` takes precedence over `rollback`, and `rollback` over `hold`. A rollback happens at most
-    once per phase, does not move the schedule, and needs a checkpoint: without one, its alarm is
-    only recorded.
+    once per phase, does not move the schedule, and needs a checkpoint of an iteration before the
+    last one: without one, its alarm is only recorded.
 
     Args:
         horizon: the manifest's schedule.
@@ -39,7 +39,8 @@ def decide(
     if stop is not None:
         action, reason = "stop", stop.message
     elif rollback is not None and not at.finished and history[-1].phase not in rolled_back_phases:
-        best = best_checkpoint(history, horizon.window)
+        # A checkpoint of the last iteration, if there is one, was saved because of the decision.
+        best = best_checkpoint(history[:-1], horizon.window)
         if best is not None:
             action, checkpoint = "rollback", best.iteration
             reason = f"{rollback.message}; back to the checkpoint of iteration {best.iteration}"

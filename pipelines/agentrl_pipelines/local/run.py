@@ -205,7 +205,7 @@ def run_phases(context: RunContext) -> Decision:
         evaluate_phase(context, train(context, phase))
         horizon, history = context.spec.horizon, context.history
         decision = expand(context.journal, horizon, history, context.training.rolled_back, phase)
-        if decision.action != "advance":
+        if decision.ends_run:
             return decision
         phase = decision.phase
 

@@ -119,6 +119,7 @@ def test_the_best_checkpoint_is_judged_by_heldout_success_where_it_was_measured(
     history = [
         record(0, 0, success=0.9, checkpointed=True),
         record(1, 0, success=0.2, heldout=0.5, checkpointed=True),
+        record(2, 1),
     ]
     assert decide(horizon(collapsing("rollback")), history).checkpoint == 1
 
@@ -171,3 +172,22 @@ def test_if_several_alarms_fire_stop_precedes_rollback_and_rollback_precedes_hol
 def test_deciding_twice_gives_the_same_decision():
     back = horizon(collapsing("rollback"))
     assert decide(back, FIVE[:3]) == decide(back, tuple(FIVE[:3]))
+
+
+@pytest.mark.parametrize("done", [1, 2, 3])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_the_checkpoint_that_is_saved_after_a_decision_does_not_change_it(done, earlier):
+    """Regression: at the end of a phase without an earlier checkpoint, training advanced, and
+    `expand` decided to roll back to the checkpoint that training had saved."""
+    back = horizon(collapsing("rollback"))
+    history = [
+        one.model_copy(update={"checkpointed": earlier and one.iteration == 0})
+        for one in FIVE[:done]
+    ]
+    before = history[-1].model_copy(update={"checkpointed": False})
+    after = history[-1].model_copy(update={"checkpointed": True})
+    decision = decide(back, [*history[:-1], before])
+    assert decide(back, [*history[:-1], after]) == decision
+    possible = earlier and done > 1
+    planned = {1: "continue", 2: "advance", 3: "continue"}[done]
+    assert decision.action == ("rollback" if possible else planned)

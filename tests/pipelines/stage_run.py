@@ -44,10 +44,11 @@ def stage_context(
     )
 
 
-def run_disaggregated(run: AgentRLRun, scratch: Path, phases: int = 2) -> int:
-    """Run the phases with rollout and update in two threads. Returns the iterations played."""
+def run_disaggregated(run: AgentRLRun, scratch: Path, phases: int = 2, first: int = 0) -> int:
+    """Run the phases from `first` to before `phases` with rollout and update in two threads.
+    Returns the iterations played."""
     played = 0
-    for phase in range(phases):
+    for phase in range(first, phases):
         assert run_stage("provision", stage_context(run, scratch, phase)) == 0
         rollout = stage_context(run, scratch / "rollout", phase)
         thread = threading.Thread(target=run_stage, args=("rollout", rollout))

@@ -69,8 +69,8 @@ class Decision(_Stored):
         return self.action in ("finish", "stop")
 
     def ends_phase(self, phase: int) -> bool:
-        """Whether `phase` is over."""
-        return self.phase != phase or self.ends_run
+        """Whether `phase` is over. One that the run has not reached yet is not."""
+        return self.phase > phase or self.ends_run
 
 
 class IterationRecord(_Stored):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from agentrl_components.errors import StoreError
 from agentrl_components.run.journal import Journal
 from agentrl_components.schedule.decision import decide
 from agentrl_components.schedule.record import Decision, IterationRecord
@@ -20,16 +21,26 @@ def expand(
     phase: int,
 ) -> Decision:
     """Store and return the decision after `phase`. It is a pure function of schedule and history,
-    so a repeated call gives the same decision. Raises `ValueError` if the phase is not over."""
+    so a repeated call gives the same decision. Raises `StoreError` if the phase is not over."""
     decision = decide(horizon, history, rolled_back)
-    if not decision.ends_phase(phase):
-        raise ValueError(f"phase {phase} is not over: {decision.reason}")
+    check_over(decision, phase, len(history))
     data = decision.model_dump_json(indent=1).encode()
     journal.store.replace(keys.phase(phase, keys.DECISION), data)
     journal.write_state(
         "running", decision.reason, phase=decision.phase, max_turns=decision.max_turns
     )
     return decision
+
+
+def check_over(decision: Decision, phase: int, done: int) -> None:
+    """Raise `StoreError` if `decision`, the one after `done` iterations, does not end `phase`: the
+    checkpoint at its end is damaged or gone, and training goes on from the one before."""
+    if not decision.ends_phase(phase):
+        raise StoreError(
+            f"phase {phase + 1} is not over after iteration {done}, from which the run resumed: "
+            "its last checkpoint is damaged or gone; start the phase again: it repeats the "
+            "iterations after that one"
+        )
 
 
 def final_state(decision: Decision, done: int) -> dict[str, Any]:

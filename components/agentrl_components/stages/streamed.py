@@ -79,10 +79,10 @@ class StreamedRollouts:
 
     def load_weights(self, decision: Decision) -> None:
         """Hand the weights to the samplers, and start the groups that may be played now. Groups
-        that no update of the phase can learn from are dropped."""
+        that no update of their phase can learn from are dropped."""
         context = self._context
         over = decision.ends_phase(self._phase)
-        if over or decision.action == "rollback":
+        if over or decision.action in ("advance", "rollback"):
             self._drop(decision)
         if over:
             return

@@ -14,7 +14,7 @@ from agentrl_components.schedule.horizon import total_iterations
 from agentrl_components.schedule.learning_rate import learning_rate
 from agentrl_components.schedule.record import Decision
 from agentrl_components.stages.colocated import ColocatedRollouts
-from agentrl_components.stages.evaluate import with_heldout
+from agentrl_components.stages.evaluate import evaluate_phase, with_heldout
 from agentrl_components.stages.iteration import NextIteration, iteration_record, next_iteration
 from agentrl_components.stages.streamed import StreamedRollouts
 from agentrl_components.trajectory.record import Trajectory
@@ -48,8 +48,10 @@ class Rollouts(Protocol):
 def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> Decision:
     """Run iterations until the schedule or an alarm ends `phase`, and return the decision that
     ended it. Every iteration is durable before the next one starts. Returns at once if the phase is
-    over already. Raises `Stopped` before the first iteration or after any, with a checkpoint that
-    covers all of them, if the run should end."""
+    over already. A run that resumed within an earlier phase, because later checkpoints are damaged
+    or gone, first completes that one, with the evaluation after it. Raises `Stopped` before the
+    first iteration or after any, with a checkpoint that covers all of them, if the run should
+    end."""
     spec = context.spec
     decision = decide(spec.horizon, context.history, context.training.rolled_back)
     if not decision.ends_phase(phase):
@@ -62,6 +64,8 @@ def train(context: RunContext, phase: int, rollouts: Rollouts | None = None) -> 
     context.view.stage("train", total_iterations(spec.horizon))
     context.view.advance(len(context.history))
     while not decision.ends_phase(phase):
+        if context.history and context.history[-1].phase < decision.phase:
+            evaluate_phase(context, decision)  # the store has it, unless that phase was repeated
         began = time.monotonic()
         it = next_iteration(context)
         episodes = rollouts.collect(it)

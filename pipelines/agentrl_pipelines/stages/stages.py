@@ -102,7 +102,12 @@ def evaluate(stage: StageContext) -> None:
     """Evaluate on held-out tasks and write the run's report.
 
     The last stage that records in MLflow: at the end of the run it registers the best model and
-    terminates the MLflow run."""
+    terminates the MLflow run.
+
+    Raises:
+        StoreError: the checkpoint at the end of the phase is damaged or gone. The next attempt
+            trains from the one before.
+    """
     with open_run_context(stage, ends_run=True) as context:
         from agentrl_components.reporting import build
         from agentrl_components.reporting.description import (
@@ -111,9 +116,10 @@ def evaluate(stage: StageContext) -> None:
             run_description,
         )
         from agentrl_components.stages.evaluate import evaluate_phase
-        from agentrl_components.stages.expand import final_state
+        from agentrl_components.stages.expand import check_over, final_state
 
         decision = current_decision(context)
+        check_over(decision, stage.phase, len(context.history))
         result = evaluate_phase(context, decision)
         context.journal.write_state("running", f"held-out success {result.success:.1%}")
         # The stage `expand` writes the final state, and no report is built after this one.
@@ -136,12 +142,16 @@ def evaluate(stage: StageContext) -> None:
 
 
 def expand(stage: StageContext) -> None:
-    """Decide what follows this phase. At the end of the run, record its final state."""
+    """Decide what follows this phase. At the end of the run, record its final state. Raises
+    `StoreError` as `evaluate` does."""
     from agentrl_components.stages.expand import expand as record_decision
     from agentrl_components.stages.expand import final_state
 
     store = stage.store()
-    progress = checkpoint.progress(store, checkpoint.complete(store)[-1])
+    numbers = checkpoint.complete(store)
+    if not numbers:
+        raise StoreError(f"{store.url}: holds no complete checkpoint of phase {stage.phase + 1}")
+    progress = checkpoint.progress(store, numbers[-1])
     history = [IterationRecord.model_validate(one) for one in progress["history"]]
     journal = Journal(store)
     horizon = stage.run.spec.horizon

@@ -2,6 +2,7 @@
 order."""
 
 import random
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 from hypothesis import given, settings
@@ -22,7 +23,12 @@ from agentrl_envs.environments.corridor import CorridorTasks
 TASKS, ITERATIONS = 3, 5
 
 
-def run_of(lag: int, checkpoint_every: int) -> AgentRLRun:
+ONE_PHASE = {"phases": [{"maxTurns": 3, "iterations": ITERATIONS}]}
+
+
+def run_of(
+    lag: int, checkpoint_every: int, horizon: Mapping[str, object] = ONE_PHASE
+) -> AgentRLRun:
     return AgentRLRun.model_validate(
         {
             "apiVersion": "agentrl.dev/v1alpha1",
@@ -43,7 +49,7 @@ def run_of(lag: int, checkpoint_every: int) -> AgentRLRun:
                 "environments": [{"name": "corridor", "builtin": "corridor"}],
                 "rollout": {"tasks": TASKS, "groupSize": 2, "maxStaleness": lag},
                 "update": {"checkpointEvery": checkpoint_every},
-                "horizon": {"phases": [{"maxTurns": 3, "iterations": ITERATIONS}]},
+                "horizon": horizon,
                 "compute": {"device": "cpu", "workers": 1},
             },
         }
@@ -128,3 +134,31 @@ def test_each_group_is_learnt_from_once_wherever_a_run_is_stopped(
     deal = CorridorTasks()
     expected = [deal.task("train", i).id for i in range(TASKS * ITERATIONS)]
     assert sorted(task for tasks in learnt for task in tasks) == sorted(expected)
+
+
+def test_groups_played_ahead_for_a_phase_that_ended_early_are_dropped_when_the_next_one_begins():
+    """The stage of phase 1 resumed within phase 0, which success ends after two iterations of at
+    most four: groups for the other two are under way by then."""
+    phases = [{"maxTurns": 3, "iterations": 4}, {"maxTurns": 5, "iterations": 2}]
+    early = {"phases": phases, "advance": "success", "successAbove": 0.8, "window": 1}
+    run = run_of(2, 1, early)
+    limits = []
+    view = SilentProgressView()
+    with RunContext(run, MemoryStore(), SilentTracker(), view, lambda: None) as context:
+        actors = SimpleNamespace(groups=ScriptedSamplers(lambda: 0), samplers=NoHandOver())
+        rollouts = StreamedRollouts(context, 1, actors)
+        decision = decide(run.spec.horizon, context.history)
+        rollouts.load_weights(decision)
+        while not decision.ends_phase(1):
+            it = next_iteration(context)
+            limits.append({e.max_turns for e in rollouts.collect(it)})
+            context.training.version += 1
+            success = (0.2, 0.9, 0.2, 0.2)[it.number]
+            record = iteration_record(
+                iteration=it.number, phase=it.phase, max_turns=it.max_turns, success=success
+            )
+            decision = decide(run.spec.horizon, [*context.history, record])
+            context.commit(record, decision)
+            rollouts.load_weights(decision)
+    assert limits == [{3}, {3}, {5}, {5}]
+    assert ["played ahead are dropped: phase 1 is over" in note for note in view.notes] == [True]

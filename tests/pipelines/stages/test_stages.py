@@ -10,7 +10,7 @@ from pathlib import Path
 
 import corridor_run
 import pytest
-from stage_run import manifest, run_disaggregated, stage_context
+from stage_run import iteration_records, manifest, run_disaggregated, stage_context
 
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
@@ -151,3 +151,68 @@ def test_lost_episodes_are_played_again(whole, lag, placement, tmp_path):
     else:
         run_disaggregated(run, scratch)
     assert records(folder) == whole
+
+
+STAGES_OF_A_PHASE = ("provision", "train", "evaluate", "expand")
+
+
+def run_phase(run: AgentRLRun, scratch: Path, phase: int) -> None:
+    """One phase, stage by stage."""
+    if run.spec.compute.placement == "disaggregated":
+        run_disaggregated(run, scratch, phase + 1, first=phase)
+        return
+    for name in STAGES_OF_A_PHASE:
+        assert run_stage(name, stage_context(run, scratch, phase)) == 0
+
+
+def damage(store: Path, number: int) -> None:
+    """Cut a byte off the weights of a checkpoint."""
+    weights = store / keys.checkpoint(number, "model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1])
+
+
+def delete(store: Path, number: int) -> None:
+    """Delete a checkpoint, as people do with a damaged one."""
+    for path in (store / keys.checkpoint(number)).rglob("*.*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("placement", ["colocated", "disaggregated"])
+@pytest.mark.parametrize("spoil", [damage, delete])
+def test_a_phase_repeats_the_end_of_the_one_before_if_its_checkpoint_is_unusable(
+    whole, lag, placement, spoil, tmp_path
+):
+    """Regression: phase 1 ended at once, without an iteration, in each of its attempts."""
+    folder, scratch = tmp_path / "kept", tmp_path / "scratch"
+    run = manifest(folder, placement, lag)
+    run_phase(run, scratch, 0)
+    ended = keys.evaluation("iteration-000005")
+    evaluated = (folder / ended).read_bytes()
+    spoil(folder, 5)
+    run_phase(run, scratch, 1)
+    assert records(folder) == whole
+    assert (folder / ended).read_bytes() == evaluated
+    assert read_decision(DirectoryStore(folder), 1).action == "finish"
+
+
+@pytest.mark.parametrize("spoil", [damage, delete])
+def test_a_phase_whose_last_checkpoint_is_unusable_is_neither_evaluated_nor_expanded(
+    spoil, tmp_path
+):
+    """Regression: the weights of iteration 4 were evaluated in place of those of iteration 5, and
+    `expand` decided by the history of the damaged checkpoint, or stored that the phase goes on."""
+    folder, scratch = tmp_path / "kept", tmp_path / "scratch"
+    run = manifest(folder)
+    for name in ("provision", "train"):
+        assert run_stage(name, stage_context(run, scratch, 0)) == 0
+    calm = iteration_records(folder)
+    spoil(folder, 5)
+    store = DirectoryStore(folder)
+    for name in ("evaluate", "expand") if spoil is delete else ("evaluate",):
+        assert run_stage(name, stage_context(run, scratch, 0)) == 1
+        assert "phase 1 is not over after iteration 4" in read_state(store).message
+    assert not store.exists(keys.evaluation("iteration-000004"))
+    assert read_decision(store, 0) is None
+    run_phase(run, scratch, 0)  # the operator's next attempt
+    assert read_decision(store, 0).action == "advance"
+    assert iteration_records(folder) == calm

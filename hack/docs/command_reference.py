@@ -1,6 +1,6 @@
 """Write docs/commands.md:  python hack/docs/command_reference.py
 
-Usage, options and descriptions are those of the commands themselves. tests/docs/test_commands.py
+Usage, options and descriptions are those of the commands themselves. tests/docs/test_references.py
 compares the page with them.
 """
 
@@ -62,7 +62,7 @@ What else a code says, by command:
 | `agentrl stage` | 2 | also if it failed with an error that each attempt would have: an invalid manifest, a model or a task that cannot be used, an alarm that stops the run |
 
 Kubeflow Pipelines does not pass on the exit code of a stage. Why a stage failed is in the termination message of
-its pod, and in the conditions of the run ([operations](operations.md#looking-at-a-run)). The operator,
+its pod, and in the conditions of the run ([status](status.md#reasons)). The operator,
 `python -m agentrl_operator`, exits with 1 if its configuration cannot be used or it lost its Lease; the kubelet
 then restarts it.
 """  # noqa: E501

@@ -73,13 +73,9 @@ class Reason(StrEnum):
     SCHEDULE_DONE = "ScheduleDone"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
-    WORKFLOW_LOST = "WorkflowLost"
     STAGE_FAILED = "StageFailed"
     SPEC_ERROR = "SpecError"
     MODEL_ERROR = "ModelError"
-    ENGINE_ERROR = "EngineError"
-    DRIFT_ERROR = "DriftError"
-    STORE_ERROR = "StoreError"
     COLLAPSE_ERROR = "CollapseError"
 
     KFP_UNAVAILABLE = "KfpUnavailable"

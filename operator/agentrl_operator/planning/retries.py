@@ -49,7 +49,7 @@ def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: Kfp
     state = observation.run_state
     if isinstance(state, Unknown):
         return unavailable_plan(situation, status, Reason.STORE_UNAVAILABLE, state)
-    cause, reason = _cause(state, observation, kfp)
+    cause = _cause(state, observation, kfp)
     if observation.pods:
         message = f"{cause}; waiting for {observation.pods} pods to end"
         return stopping.stopping_plan(situation, status, message)
@@ -57,6 +57,7 @@ def failure_plan(situation: Situation, run: AgentRLRun, status: Status, kfp: Kfp
     terminate = (TerminateKfpRun(run_id=situation.run_id(status)),)
     actions = terminate if observation.workflow_lost else ()
     if state is not None and state.status == "failed" and state.final:
+        reason = stage_reason(state.reason)
         return final_plan(situation, status, "Failed", reason, cause, actions)
     return _next_try_plan(situation, run, status, status.attempt + 1, cause, actions)
 
@@ -143,14 +144,14 @@ def termination_plan(situation: Situation, status: Status) -> Plan:
     return stopping.stopping_plan(situation, status, f"{cause}; stopping the KFP run", actions)
 
 
-def _cause(state: RunState | None, observation: Observation, kfp: KfpRun) -> tuple[str, Reason]:
+def _cause(state: RunState | None, observation: Observation, kfp: KfpRun) -> str:
     """Why an attempt failed: as its stages report it, else as KFP reports it."""
     if state is not None and state.status == "failed":
         name = f"{state.reason}: " if state.reason else ""
-        return f"{name}{state.message}", stage_reason(state.reason)
+        return f"{name}{state.message}"
     if observation.workflow_lost:
-        return "the Workflow of the KFP run is gone", Reason.WORKFLOW_LOST
+        return "the Workflow of the KFP run is gone"
     if kfp.succeeded:
-        return "the KFP run succeeded but stored no decision", Reason.STAGE_FAILED
+        return "the KFP run succeeded but stored no decision"
     parts = [f"the KFP run ended {kfp.state}", kfp.error, observation.pod_problem]
-    return ": ".join(part for part in parts if part), Reason.STAGE_FAILED
+    return ": ".join(part for part in parts if part)

@@ -26,7 +26,9 @@ _CONDITION: dict[str, Any] = {
     "type": "object",
     "required": ["type", "status", "lastTransitionTime", "reason", "message"],
     "properties": {
-        "type": _text("Type of the condition.", 316)
+        "type": _text(
+            "Type of the condition, such as Accepted; a run has one of each at most.", 316
+        )
         | {
             "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
@@ -34,11 +36,11 @@ _CONDITION: dict[str, Any] = {
         "status": {
             "type": "string",
             "enum": ["True", "False", "Unknown"],
-            "description": "Status of the condition.",
+            "description": "Whether the condition holds. Unknown: a service did not answer.",
         },
-        "reason": _text("Reason for the last transition, as one CamelCase word.")
+        "reason": _text("Why the condition has its status, as one CamelCase word.")
         | {"minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
-        "message": _text("Details of the last transition, human-readable.", 32768),
+        "message": _text("The same with its details, for people.", 32768),
         "lastTransitionTime": _time("Time of the last change of the status."),
         "observedGeneration": _count("The metadata.generation that the condition was set for."),
     },
@@ -51,21 +53,27 @@ STATUS: dict[str, Any] = {
         "state": {
             "type": "string",
             "enum": list(STATES),
-            "description": "Summary of the run's state in one word.",
+            "description": "Summary of the conditions in one word. Pending: no phase has started, "
+            "or the run waits in Kueue's queue or for a correction. Running: a phase works, or the "
+            "run waits to start one. Suspended: all work has stopped, as spec.suspend says. "
+            "Succeeded and Failed: the run has ended.",
         },
         "observedGeneration": _count("The metadata.generation that this status refers to."),
         "phaseIndex": _count("Index of the current phase in spec.horizon.phases, from 0."),
-        "attempt": _count("Number of times the current phase was restarted."),
+        "attempt": _count(
+            "Number of the attempt at the current phase, from 0. A resumption begins a new one."
+        ),
         "failures": _count(
             "Number of failed attempts at the current phase, compared with backoffLimit."
         ),
-        "retryTime": _time("Time of the next attempt after a failed one."),
-        "horizon": _count("maxTurns of the current phase."),
+        "retryTime": _time("Time of the next attempt after a failed one, until that begins."),
+        "horizon": _count("Turn limit of the current phase."),
         "iteration": _count("Number of finished iterations, over the whole run."),
         "iterations": _count("Maximum number of iterations of the run."),
         "success": _text(
             "Success on held-out tasks of the trained policy, as a percentage with its confidence "
-            "interval: 81% [77, 85]. Absent until its first evaluation.",
+            "interval: 81% [77, 85]; with the names of environments that were down: 81% [77, 85] "
+            "without web. Absent until its first evaluation.",
             LONGEST_SUCCESS,
         ),
         "bestCheckpoint": _text(
@@ -73,27 +81,29 @@ STATUS: dict[str, Any] = {
             "first evaluation in training, with the highest success in training."
         ),
         "kfpRun": _text("ID of the KFP run of the current phase.", 64),
-        "kfpUrl": _text("URL of the KFP run in the Kubeflow UI.", 2048),
-        "mlflowRun": _text("ID of the MLflow run.", 64),
+        "kfpUrl": _text("URL of the KFP run in the Kubeflow UI, if the platform names one.", 2048),
+        "mlflowRun": _text("ID of the MLflow run, the same one for all phases.", 64),
         "mlflowFinished": {
             "type": "boolean",
             "description": "Whether the MLflow run has its final status.",
         },
-        "mlflowUrl": _text("URL of the MLflow run.", 2048),
+        "mlflowUrl": _text("URL of the MLflow run in the UI of its server.", 2048),
         "message": _text("Current activity or the last error, in one sentence.", 4096),
-        "startTime": _time("Time at which the run first started."),
-        "activeTime": _time("Start of the current period of activity."),
+        "startTime": _time("Time at which the run first occupied resources for a phase."),
+        "activeTime": _time("Start of the current period of activity. Absent while there is none."),
         "activeSeconds": _count(
             "Seconds of activity before activeTime, compared with activeDeadlineSeconds."
         ),
         "completionTime": _time("Time at which the run succeeded or failed."),
         "cost": {
             "type": "object",
-            "description": "Resources used so far.",
+            "description": "Resources used so far, over all phases and attempts.",
             "properties": {
-                "tokens": _count("Sampled tokens."),
-                "environmentSeconds": _count("Seconds of environment computation."),
-                "deviceSeconds": _count("Device seconds allocated."),
+                "tokens": _count(
+                    "Tokens sampled in training; those of repeated iterations count again."
+                ),
+                "environmentSeconds": _count("Sum of the durations of all episodes, in seconds."),
+                "deviceSeconds": _count("Seconds of activity times the number of accelerators."),
             },
         },
         "ray": {
@@ -103,7 +113,7 @@ STATUS: dict[str, Any] = {
                 "cluster": _text("Name of the RayCluster."),
                 "workers": _text("Ready pods of each worker group: trainers 8/8, samplers 4/4."),
                 "dashboardUrl": _text(
-                    "URL of Ray's dashboard inside the cluster; see docs/many-devices.md.", 2048
+                    "URL of Ray's dashboard inside the cluster. It asks for the run's token.", 2048
                 ),
                 "metricsUrl": _text("URL of the head's metrics inside the cluster.", 2048),
             },
@@ -114,7 +124,7 @@ STATUS: dict[str, Any] = {
             "items": _CONDITION,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
-            "description": "Conditions of the run.",
+            "description": "Conditions of the run, which say what state, why and since when.",
         },
     },
 }

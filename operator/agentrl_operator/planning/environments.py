@@ -57,6 +57,18 @@ def possible_server_deletions(resource: Resource, status: Status) -> list[Action
     return deletions
 
 
+def unused_server_deletions(situation: Situation, run: AgentRLRun) -> list[Action]:
+    """Actions that delete the servers of environments that run inside the stages since an edit of
+    `replicas` to 0. None while a phase works: its stages use these servers to its end."""
+    if situation.is_working:
+        return []
+    used = {situation.resource.child(one.name) for one in _with_servers(run)}
+    servers = sorted(situation.observation.servers.items())
+    # `backend: sandbox` requires servers.
+    unused = [name for name, one in servers if name not in used and not one.sandboxed]
+    return [DeleteDeployment(deployment=name) for name in unused]
+
+
 def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
     """Why a phase cannot start. None: it can.
 

@@ -127,7 +127,9 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     lacking = isinstance(cluster, RayCluster) and cluster.may_lack_object
     if starting or observation.restore_due or lacking:
         server_actions = environments.all_server_updates(situation, run)
-    return replace(plan, actions=(*workload_actions, *server_actions, *ray_actions, *plan.actions))
+    unused = environments.unused_server_deletions(situation, run)
+    actions = (*workload_actions, *unused, *server_actions, *ray_actions, *plan.actions)
+    return replace(plan, actions=actions)
 
 
 def _with_resumption(situation: Situation, status: Status) -> Status:

@@ -178,3 +178,23 @@ async def test_servers_that_somebody_restarted_are_not_changed_back():
 
     pod = world.cluster.children["Deployment", "kubeflow", NAME]["spec"]["template"]
     assert "kubectl.kubernetes.io/restartedAt" in pod["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("scaling", [None, SCALING])
+async def test_servers_of_an_environment_that_moves_into_the_stages_go_with_its_phase(scaling):
+    inside = {"name": "babyai", "builtin": "babyai", "replicas": 0}
+    served = {"replicas": 3} if scaling is None else {"replicas": 1, "scaling": scaling}
+    world = World(environments=[inside | served])
+    world.cluster.fleet.metrics = {METRIC}
+    await world.reconcile(3)
+    assert len(world.kfp.working) == 1
+    world.managed = False
+    world.cluster.edit(world.key, environments=[inside])
+    await after(world, 120)
+    assert set(world.cluster.servers(UID)) == {NAME}, "the stages of this phase still use them"
+    world.finish_phase()
+    await world.reconcile(2)
+    assert world.cluster.servers(UID) == {}
+    assert not any(kind == "HorizontalPodAutoscaler" for kind, _, _ in world.cluster.children)
+    assert len(world.kfp.submitted) == 2
+    assert world.conditions()["EnvironmentsReady"] == ("True", "NoneServed")

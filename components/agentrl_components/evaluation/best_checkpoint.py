@@ -20,12 +20,13 @@ def best_number(store: Store, history: Sequence[IterationRecord], window: int) -
     evaluated the one with the best held-out success is the best; all evaluations have the same
     tasks and turn limits. One that lacks an environment, because it was down, has other tasks and
     does not count. Before the first evaluation it is the one with the best training success over
-    `window` iterations. Where training has made none, it is the newest; 0 if there is none.
+    `window` iterations. Where training has made none, it is the newest that `history` covers; 0 if
+    there is none.
 
     Raises:
         StoreError: the record of an evaluation is damaged; the message names its key.
     """
-    available = checkpoint.complete(store)
+    available = [number for number in checkpoint.complete(store) if number <= len(history)]
     records = [
         _with_final_evaluation(store, one).model_copy(
             update={"checkpointed": one.checkpointed and one.iteration + 1 in available}

@@ -126,7 +126,8 @@ def _load(learner: Learner, found: Checkpoint, *, reference: bool = False) -> No
 
 def prune(store: Store, spec: RunSpec, history: list[IterationRecord], best: int) -> None:
     """Delete the checkpoints that are not needed: kept are the newest `update.keepLast`, the best
-    one, the one that a rollback would restore, checkpoint 0 and the last of each phase."""
+    one, the one that a rollback would restore, checkpoint 0 and the last of each phase. The newest
+    is the one that covers `history`."""
     phase_ends = {
         record.iteration + 1 for record, after in pairwise(history) if record.phase != after.phase
     }
@@ -134,7 +135,7 @@ def prune(store: Store, spec: RunSpec, history: list[IterationRecord], best: int
     restorable = best_checkpoint(history, spec.horizon.window)
     if restorable is not None:
         keep.add(restorable.iteration + 1)
-    checkpoint.prune(store, spec.update.keep_last, keep)
+    checkpoint.prune(store, spec.update.keep_last, keep, newest=len(history))
 
 
 def _model_files(folder: Path) -> Files:

@@ -175,15 +175,22 @@ def fetch(store: Store, iteration: int, folder: Path) -> None:
             _verified_content(store, iteration, name, expected, folder)
 
 
-def prune(store: Store, keep_last: int, keep: AbstractSet[int] = frozenset()) -> list[int]:
+def prune(
+    store: Store, keep_last: int, keep: AbstractSet[int] = frozenset(), *, newest: int
+) -> list[int]:
     """Delete all checkpoints except the newest `keep_last` (at least 1) and those in `keep`. Also
-    deletes incomplete checkpoints older than the newest. Returns the deleted iterations."""
-    existing = complete(store)
-    if not existing:
-        return []
+    deletes incomplete checkpoints older than the newest. Returns the deleted iterations.
+
+    `newest` is the iteration of the checkpoint that was saved last. Later ones do not count and are
+    deleted: they were damaged when the run resumed from an earlier one, and its repeated iterations
+    may have other results than theirs.
+    """
+    complete_ones = complete(store)
+    existing = [number for number in complete_ones if number <= newest]
     kept = set(existing[-max(1, keep_last) :]) | (keep & set(existing))
     numbers = {keys.checkpoint_number(key) for key in store.list(keys.CHECKPOINTS)}
-    removed = sorted(number for number in numbers - kept if 0 <= number <= existing[-1])
+    older = {number for number in numbers if existing and 0 <= number <= existing[-1]}
+    removed = sorted((older | set(complete_ones)) - kept)
     for number in removed:
         _remove(store, number)
     return removed

@@ -110,6 +110,7 @@ def test_a_checkpoint_that_is_not_in_the_store_is_no_candidate():
 def test_without_a_checkpoint_of_an_iteration_the_newest_is_the_best():
     assert best_number(stored([]), [], 1) == 0
     assert best_number(stored([0]), [], 1) == 0
+    assert best_number(stored([0, 10]), [], 1) == 0  # 10 is damaged, and the run resumed from 0
     interrupted = [record(0, 0.5, checkpointed=False)]
     assert best_number(stored([0, 1]), interrupted, 1) == 1
 

@@ -214,9 +214,18 @@ def test_prune_keeps_the_last_and_the_listed_checkpoints() -> None:
     store = MemoryStore()
     for iteration in (10, 20, 30, 40, 50):
         checkpoint.save(store, checkpoint_at(iteration))
-    assert checkpoint.prune(store, keep_last=2, keep={20, 60}) == [10, 30]
+    assert checkpoint.prune(store, keep_last=2, keep={20, 60}, newest=50) == [10, 30]
     assert checkpoint.complete(store) == [20, 40, 50]
-    assert checkpoint.prune(store, keep_last=2, keep={20}) == []
+    assert checkpoint.prune(store, keep_last=2, keep={20}, newest=50) == []
+
+
+def test_prune_deletes_checkpoints_after_the_newest_and_does_not_count_them() -> None:
+    """Regression: 9 was deleted as soon as it was saved, because 10 was there, which is damaged."""
+    store = MemoryStore()
+    for iteration in (0, 7, 8, 9, 10):
+        checkpoint.save(store, checkpoint_at(iteration))
+    assert checkpoint.prune(store, keep_last=1, keep={0, 8, 10}, newest=9) == [7, 10]
+    assert checkpoint.complete(store) == [0, 8, 9]
 
 
 def test_prune_deletes_incomplete_checkpoints_except_one_being_saved() -> None:
@@ -224,7 +233,7 @@ def test_prune_deletes_incomplete_checkpoints_except_one_being_saved() -> None:
     store.put("checkpoints/000005/model.safetensors", b"half")
     checkpoint.save(store, checkpoint_at(10))
     store.put("checkpoints/000015/model.safetensors", b"half")
-    assert checkpoint.prune(store, keep_last=1) == [5]
+    assert checkpoint.prune(store, keep_last=1, newest=10) == [5]
     assert list(store.list("checkpoints/000015/")) == ["checkpoints/000015/model.safetensors"]
 
 
@@ -267,7 +276,7 @@ class ConcurrentlyPrunedStore(MemoryStore):
     """Deletes all but the newest checkpoint before each download, like a concurrent run."""
 
     def get_file(self, key: str, path: Path) -> None:
-        checkpoint.prune(self, 1)
+        checkpoint.prune(self, 1, newest=4)
         super().get_file(key, path)
 
 

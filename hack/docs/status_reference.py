@@ -141,10 +141,16 @@ MEANINGS: dict[Reason, tuple[str, str]] = {
         "A phase works; the message has the phase and its current stage.",
     ),
     Reason.UNSCHEDULABLE: ("Progressing", "A pod fits on no node. The run waits for one."),
+    Reason.POD_NOT_CREATED: (
+        "Progressing",
+        "Kubernetes does not create a pod of a stage, a server or the Ray cluster, because a quota "
+        "is used up. The run waits.",
+    ),
     Reason.POD_CANNOT_START: (
         "Progressing",
         "A pod cannot start: its image cannot be pulled, and the run waits; or its container "
-        "cannot be created, and after five minutes the attempt has failed.",
+        "cannot be created or crashes again and again, and after five minutes the attempt has "
+        "failed.",
     ),
     Reason.BACKING_OFF: (
         "Progressing",

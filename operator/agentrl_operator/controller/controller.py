@@ -73,7 +73,9 @@ class Controller:
         self._queue: WorkQueue[Key] = WorkQueue(max_polls_per_second)
         self._retries: dict[Key, int] = {}
         self._observer = Observer(clients, platform, self._servers_of, clock)
-        self._executor = Executor(clients=clients, platform=platform)
+        self._executor = Executor(
+            clients=clients, platform=platform, count_error=self.metrics.count_error
+        )
         self.metrics.observe_runs(self._runs.states, self._runs.reasons)
         self.metrics.workqueue_depth.set_function(lambda: len(self._queue))
         self.metrics.last_event_age.set_function(lambda: clock() - self.last_event)
@@ -269,6 +271,7 @@ class Controller:
                     resource, transition.kind, transition.reason, transition.message
                 )
             except KubernetesError as error:
+                self.metrics.count_error(error)
                 logger.warning("no Event was created: %s", error)
 
     def _store(self, body: Mapping[str, Any]) -> CachedRun | None:
@@ -294,7 +297,7 @@ class Controller:
         self._queue.add_after(key, min(0.5 * 2.0 ** min(tries, 10), longest_s))
 
     def _report(self, key: Key, error: DependencyError) -> None:
-        self.metrics.dependency_errors.labels(error.dependency).inc()
+        self.metrics.count_error(error)
         logger.warning("%s/%s: %s", *key, error)
 
     def _servers_of(self, uid: str) -> Mapping[str, Servers]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,13 @@ from agentrl_operator.api.resource import (
 )
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.protocols import Clients
-from agentrl_operator.errors import KfpError, KubernetesError, MlflowError, RunStoreError
+from agentrl_operator.errors import (
+    DependencyError,
+    KfpError,
+    KubernetesError,
+    MlflowError,
+    RunStoreError,
+)
 from agentrl_operator.manifests import (
     autoscaling,
     environment_server,
@@ -46,6 +52,9 @@ class Executor:
 
     clients: Clients
     platform: Platform
+    count_error: Callable[[DependencyError], None]
+    """Counts in the metrics an error after which the run goes on. Errors that are raised are
+    counted by the caller."""
 
     async def execute(
         self, action: Action, resource: Resource, metadata: Mapping[str, Any], status: Status
@@ -219,7 +228,7 @@ class Executor:
                 run_id = await tracking.ensure_run(uri, experiment, resource.name, resource.uid)
                 await stores.write_mlflow_run(storage, run_id, uri)
         except (MlflowError, RunStoreError) as error:
-            logger.warning("no MLflow run for now: %s", error)
+            self._tolerate(error, "no MLflow run for now")
             return status
         url = mlflow_url(run_id, run, self.platform)
         return status.with_(mlflow_run=run_id, mlflow_url=url)
@@ -233,7 +242,7 @@ class Executor:
         try:
             await self.clients.tracking.finish_run(uri, run_id, action.status)
         except MlflowError as error:
-            logger.warning("the MLflow run was not finished: %s", error)
+            self._tolerate(error, "the MLflow run was not finished")
             return status
         return status.with_(mlflow_finished=True)
 
@@ -249,7 +258,7 @@ class Executor:
         try:
             record = await self.clients.stores.read_mlflow_run(storage)
         except RunStoreError as error:
-            logger.warning("the record of the MLflow run was not read: %s", error)
+            self._tolerate(error, "the record of the MLflow run was not read")
             return stated
         if record.run_id is None or record.uri is None:
             return stated
@@ -259,14 +268,18 @@ class Executor:
         try:
             await self.clients.pipelines.delete_experiment(resource.experiment, resource.namespace)
         except KfpError as error:
-            logger.warning("the KFP runs were not deleted: %s", error)
+            self._tolerate(error, "the KFP runs were not deleted")
 
     async def _report_kept_data(self, resource: Resource, message: str) -> None:
         logger.warning("%s/%s: %s", resource.namespace, resource.name, message)
         try:
             await self.clients.cluster.create_event(resource, "Warning", Reason.DATA_KEPT, message)
         except KubernetesError as error:
-            logger.warning("no Event was created: %s", error)
+            self._tolerate(error, "no Event was created")
+
+    def _tolerate(self, error: DependencyError, consequence: str) -> None:
+        self.count_error(error)
+        logger.warning("%s: %s", consequence, error)
 
 
 def _run(resource: Resource) -> AgentRLRun:

@@ -255,7 +255,7 @@ class Observer:
 
     async def _mlflow_run(
         self, resource: Resource, status: Status, storage: Storage
-    ) -> TrackerRecord | None:
+    ) -> TrackerRecord | Unknown | None:
         """The recorded MLflow run, unless the status names one where the manifest says."""
         run, platform = resource.run, self._platform
         if run is None or stage_tracking_uri(resource, platform) is None:
@@ -264,8 +264,8 @@ class Observer:
             return None
         try:
             return await self._clients.stores.read_mlflow_run(storage)
-        except RunStoreError:
-            return None
+        except RunStoreError as error:
+            return Unknown(message=str(error))
 
 
 def _guard(resource: Resource) -> RunGuard:

@@ -185,7 +185,7 @@ class Observation:
     """Where Kueue assigned the run's pods, by pod set."""
     priority: Priority | Unknown | None = None
     """The priority that the Workload should have and lacks. Unknown: the class does not exist."""
-    mlflow_run: TrackerRecord | None = None
+    mlflow_run: TrackerRecord | Unknown | None = None
     """The MLflow run, as the run's store has it. None: not observed."""
 
     @property
@@ -201,7 +201,10 @@ class Observation:
     @property
     def unavailable(self) -> list[str]:
         """The dependencies that did not answer, as the metrics name them."""
-        values = {"kfp": (self.kfp,), "run_store": (self.run_state, self.decision)}
+        values = {
+            "kfp": (self.kfp,),
+            "run_store": (self.run_state, self.decision, self.mlflow_run),
+        }
         return [
             name
             for name, answers in values.items()

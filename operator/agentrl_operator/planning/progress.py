@@ -6,7 +6,7 @@ from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.crd.status import LONGEST_SUCCESS
 from agentrl_components.spec.turn_limits import all_turn_limits, range_of
 from agentrl_components.storage import keys
-from agentrl_components.storage.records import HeldoutSummary, RunState
+from agentrl_components.storage.records import HeldoutSummary, RunState, TrackerRecord
 from agentrl_operator.api.resource import mlflow_url, stage_tracking_uri
 from agentrl_operator.api.status import Cost, Status
 from agentrl_operator.planning.observation import RayCluster
@@ -65,7 +65,7 @@ def _with_mlflow_run(situation: Situation, run: AgentRLRun, status: Status) -> S
     an edit of `tracking.uri`, stages that begin later create one there; until then the status
     keeps the earlier one with its link."""
     record = situation.observation.mlflow_run
-    if record is None or record.run_id is None:
+    if not isinstance(record, TrackerRecord) or record.run_id is None:
         return status
     there = record.run_id != status.mlflow_run  # a record of an earlier version names no server
     if record.uri is not None:

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from agentrl_components.spec.crd.status import STATES
 from agentrl_operator.api.conditions import BLOCKING
 from agentrl_operator.errors import (
+    DependencyError,
     KfpError,
     KubernetesError,
     MlflowError,
@@ -87,6 +88,10 @@ class Metrics:
             "Runs that are waiting for reconciliation.",
             registry=self.registry,
         )
+
+    def count_error(self, error: DependencyError) -> None:
+        """Count a failed request to a service that the operator depends on."""
+        self.dependency_errors.labels(error.dependency).inc()
 
     def observe_runs(
         self, states: Callable[[], Iterable[str]], reasons: Callable[[], Iterable[str]]

@@ -6,7 +6,7 @@ from world import EXTERNAL, PLATFORM, SPEC, STORE, World
 
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller.controller import Controller
-from agentrl_operator.errors import KfpError
+from agentrl_operator.errors import KfpError, KubernetesError, RunStoreError
 
 
 async def test_a_kfp_run_whose_start_was_not_answered_is_adopted():
@@ -34,6 +34,13 @@ async def test_an_unavailable_mlflow_stops_nothing():
     assert world.status["mlflowRun"] == "made-by-a-stage"
 
 
+def errors(world, dependency):
+    """How many failed requests to this service the metrics have."""
+    counted = {"dependency": dependency}
+    registry = world.controller.metrics.registry
+    return registry.get_sample_value("agentrl_operator_dependency_errors_total", counted)
+
+
 async def test_errors_of_dependencies_are_counted_in_the_metrics():
     world = World()
     await world.reconcile(3)
@@ -41,10 +48,44 @@ async def test_errors_of_dependencies_are_counted_in_the_metrics():
     await world.reconcile()
     world.kfp.down, world.stores.down = False, True
     await world.reconcile()
-    registry = world.controller.metrics.registry
-    for dependency in ("kfp", "run_store"):
-        counted = {"dependency": dependency}
-        assert registry.get_sample_value("agentrl_operator_dependency_errors_total", counted) == 1
+    assert (errors(world, "kfp"), errors(world, "run_store")) == (1, 1)
+
+
+async def test_an_mlflow_that_is_down_is_counted_though_it_stops_nothing():
+    """Regression: the series existed and could not rise."""
+    world = World(environments=EXTERNAL)
+    world.tracking.down = True
+    await world.reconcile(2)
+    assert errors(world, "mlflow") == 1  # an MLflow run is created at the first start only
+
+    world.stores.run(STORE).mlflow_run = "made-by-a-stage"
+    for _ in range(3):
+        world.finish_phase()
+        await world.reconcile(2)
+    assert world.status["state"] == "Succeeded"
+    assert errors(world, "mlflow") == 3  # two reconciliations of the run since it ended
+    world.pass_time(60)
+    await world.reconcile()
+    assert errors(world, "mlflow") == 4
+
+
+async def test_a_record_of_the_mlflow_run_that_is_not_read_is_an_error_of_the_store():
+    world = World(environments=EXTERNAL)
+    world.tracking.down = True
+    await world.reconcile(2)
+    world.broken["stores", "read_mlflow_run"] = RunStoreError("the store: connection refused")
+    await world.reconcile()
+    assert errors(world, "run_store") == 1
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+
+async def test_an_event_that_is_not_created_is_counted():
+    world = World(environments=EXTERNAL)
+    refused = KubernetesError("Kubernetes: POST events: 403", status=403, retryable=False)
+    world.broken["cluster", "create_event"] = refused
+    await world.reconcile()
+    assert errors(world, "kubernetes") == 1
+    assert world.conditions()["Progressing"][1] == "Submitting"
 
 
 async def test_a_run_whose_request_is_refused_is_counted_as_blocked_until_it_goes_on():

@@ -79,9 +79,12 @@ def deployment(
     """The Deployment of an environment's servers, with its fingerprint as an annotation. `nodes`
     are those that Kueue assigned to them."""
     manifest = _deployment(resource, run, environment, platform, nodes)
-    run_part = server_fingerprint.run_part_of(resource, run, environment, platform, nodes)
-    whole = owned.fingerprint(manifest)
-    manifest["metadata"]["annotations"] = {FINGERPRINT: server_fingerprint.joined(run_part, whole)}
+    parts = server_fingerprint.joined(
+        server_fingerprint.run_part_of(environment, nodes),
+        owned.fingerprint(manifest),
+        server_fingerprint.queue_part_of(resource, run, platform),
+    )
+    manifest["metadata"]["annotations"] = {FINGERPRINT: parts}
     return manifest
 
 

@@ -46,7 +46,7 @@ def manifests(
     `nodes` are those that Kueue assigned to them."""
     spec = _spec(resource, run, environment, platform, nodes)
     labels = server_labels(resource, run, environment, platform)
-    run_part = server_fingerprint.run_part_of(resource, run, environment, platform, nodes)
+    run_part = server_fingerprint.run_part_of(environment, nodes)
     annotations = {FINGERPRINT: server_fingerprint.joined(run_part, owned.fingerprint(spec))}
     return [
         {

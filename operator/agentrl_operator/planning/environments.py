@@ -10,7 +10,7 @@ from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.manifests import environment_server, ray_cluster, sandbox
-from agentrl_operator.manifests.server_fingerprint import is_current, is_same_run
+from agentrl_operator.manifests.server_fingerprint import is_current, is_same_queue, is_same_run
 from agentrl_operator.planning.actions import (
     Action,
     ApplyAutoscaler,
@@ -35,7 +35,8 @@ class _Update:
     """How the servers of an environment are made as they should be."""
 
     environment: Environment
-    action: ApplyEnvironment
+    action: ApplyEnvironment | DeleteDeployment
+    """They are deleted to be made again if Kueue does not let them be changed."""
     due: bool
     """Whether the action would change them."""
 
@@ -195,9 +196,11 @@ def _all_updates(situation: Situation, run: AgentRLRun) -> list[_Update]:
 def _update(situation: Situation, run: AgentRLRun, environment: Environment) -> _Update:
     """How the servers of an environment are made as the manifest says. While a phase works, its
     servers are not replaced because the platform or the operator has changed: all sessions would be
-    lost, and other servers would play the rest of the phase."""
+    lost, and other servers would play the rest of the phase. Servers that Kueue does not let
+    change, because the queue has changed, are kept too, and made again between two phases."""
     resource, observation = situation.resource, situation.observation
-    servers = observation.servers.get(resource.child(environment.name))
+    name = resource.child(environment.name)
+    servers = observation.servers.get(name)
     nodes = _nodes(run, environment, observation)
     sandboxed = sandbox.is_sandboxed(environment)
     form = sandbox if sandboxed else environment_server
@@ -207,11 +210,15 @@ def _update(situation: Situation, run: AgentRLRun, environment: Environment) -> 
         # They are not written again: somebody may have restarted them.
         keep, due = True, False
     elif servers is not None and situation.is_working:
-        same_run = is_same_run(servers.manifest, wanted)
+        same_queue = is_same_queue(servers.manifest, wanted)
+        same_run = is_same_run(servers.manifest, wanted) or not same_queue
         keep = sandboxed or same_run
         # A fingerprint of Sandboxes covers their number, one of a Deployment does not.
         fixed = not sandboxed and environment.scaling is None
         due = not same_run or (fixed and servers.wanted != environment.replicas)
+    elif servers is not None and not is_same_queue(servers.manifest, wanted):
+        deletion = DeleteDeployment(deployment=name)
+        return _Update(environment=environment, action=deletion, due=True)
     action = ApplyEnvironment(environment=environment.name, nodes=nodes, keep_servers=keep)
     return _Update(environment=environment, action=action, due=due)
 
@@ -230,7 +237,8 @@ def _update_actions(update: _Update, situation: Situation) -> list[Action]:
     deleted first: if that fails, they still differ from the manifest, and it is tried again."""
     name = situation.resource.child(update.environment.name)
     there = name in situation.observation.servers
-    if there and update.due and update.environment.scaling is None:
+    changes = update.due and isinstance(update.action, ApplyEnvironment)
+    if there and changes and update.environment.scaling is None:
         return [DeleteAutoscaler(deployment=name), update.action]
     return [update.action]
 

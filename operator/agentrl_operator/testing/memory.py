@@ -180,7 +180,12 @@ class MemoryCluster:
         before = self.children.get(_child_key(manifest))
         if before is None:
             self.deployments.forget(manifest)
-        elif keep_replicas:
+        elif manifest["kind"] == "Deployment":
+            name = manifest["metadata"]["name"]
+            bodies = {one["metadata"]["name"]: one for one in self.deployment_bodies()}
+            ready = bodies[name]["status"]["readyReplicas"]
+            self.kueue.check_deployment(before, manifest, ready=ready)
+        if before is not None and keep_replicas:
             spec = manifest["spec"] | {"replicas": before["spec"]["replicas"]}
             manifest = manifest | {"spec": spec}
         self.children[_child_key(manifest)] = manifest

@@ -9,6 +9,7 @@ from typing import Any
 from agentrl_operator.errors import KubernetesError
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_operator.manifests.workload import is_true
+from agentrl_pipelines.labels import PRIORITY_LABEL, QUEUE_LABEL
 
 Children = dict[tuple[str, str, str], Manifest]
 STAMP = "2026-01-01T00:00:00Z"
@@ -28,6 +29,24 @@ class MemoryKueue:
         self._children = children
         self._check = check
         self._version = 0
+
+    def check_deployment(self, before: Manifest, after: Manifest, *, ready: int) -> None:
+        """Raise the error with which Kueue's webhook refuses to change a Deployment of which this
+        many pods are ready, if it does."""
+        old, new = before["metadata"]["labels"], after["metadata"]["labels"]
+        fixed = bool(ready) or QUEUE_LABEL not in new
+        moved = old.get(QUEUE_LABEL) != new.get(QUEUE_LABEL)
+        ranked = (PRIORITY_LABEL in old) != (PRIORITY_LABEL in new)
+        if (fixed and moved) or (ready and ranked):
+            label = QUEUE_LABEL if moved else PRIORITY_LABEL
+            raise KubernetesError(
+                "Kubernetes: PATCH deployments: 403: admission webhook "
+                f'"vdeployment.kb.io" denied the request: metadata.labels[{label}]: Invalid value: '
+                f'"{new.get(label)}": field is immutable',
+                status=403,
+                reason="Forbidden",
+                retryable=False,
+            )
 
     async def get_workload(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         self._check()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from started import started
 
 ROOT = Path(__file__).parents[2]
 GPU = ROOT / "benchmarks/gpu.py"
@@ -63,13 +64,13 @@ def test_samplers_on_ray_have_the_trainers_weights_in_each_iteration(tmp_path, c
 def test_a_check_ends_with_the_process_that_started_it(tmp_path):
     out = tmp_path / "gpu.json"
     command = [sys.executable, str(GPU), "--cpu", "--only", "device,fsdp_one", "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
-        assert started.stdout is not None
-        assert started.stdout.readline().startswith("ok         device")
-        (check,) = children(started)
-        started.terminate()
-        assert started.wait(timeout=30) == 128 + signal.SIGTERM
-    assert not check.is_running() or check.status() == psutil.STATUS_ZOMBIE
+    with started(command) as checks:
+        assert checks.stdout is not None
+        assert checks.stdout.readline().startswith("ok         device")
+        (check,) = children(checks)
+        checks.terminate()
+        assert checks.wait(timeout=30) == 128 + signal.SIGTERM
+        assert not check.is_running() or check.status() == psutil.STATUS_ZOMBIE
     assert [one["name"] for one in json.loads(out.read_text())["checks"]] == ["device"]
 
 
@@ -84,10 +85,10 @@ def test_checks_without_time_are_unfinished_and_named_with_the_command_for_them(
     assert ended.stdout.endswith("for the rest: benchmarks/gpu.py --only device,fsdp_one\n")
 
 
-def children(started: "subprocess.Popen[str]") -> list[psutil.Process]:
+def children(checks: "subprocess.Popen[str]") -> list[psutil.Process]:
     """The check that is under way. It begins right after the line of the one before."""
     ends = time.monotonic() + 30
-    while not (found := psutil.Process(started.pid).children()) and time.monotonic() < ends:
+    while not (found := psutil.Process(checks.pid).children()) and time.monotonic() < ends:
         time.sleep(0.01)
     return found
 

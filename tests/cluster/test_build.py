@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from started import started
 
 from cluster.settings import HERE
 
@@ -35,20 +38,24 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def start(environment: dict[str, str], *programs: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(HERE), "build", *programs],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+Start = Callable[..., subprocess.Popen[str]]
 
 
-def test_one_process_builds_and_the_other_uses_the_result(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
-    builds = [start(environment, "etcd") for _ in range(2)]
+@pytest.fixture
+def start(environment: dict[str, str]) -> Iterator[Start]:
+    """Starts a build of some programs."""
+    with ExitStack() as stack:
+
+        def start(*programs: str) -> subprocess.Popen[str]:
+            command = [sys.executable, str(HERE), "build", *programs]
+            build = started(command, env=environment, stderr=subprocess.PIPE)
+            return stack.enter_context(build)
+
+        yield start
+
+
+def test_one_process_builds_and_the_other_uses_the_result(start: Start, tmp_path: Path) -> None:
+    builds = [start("etcd") for _ in range(2)]
     outputs = [build.communicate(timeout=300)[0] for build in builds]
     assert [build.returncode for build in builds] == [0, 0]
     assert (tmp_path / "log").read_text() == "build\n"
@@ -56,17 +63,17 @@ def test_one_process_builds_and_the_other_uses_the_result(
     assert (tmp_path / "cache/bin/etcd").exists()
 
 
-def test_missing_program_is_built_again(environment: dict[str, str], tmp_path: Path) -> None:
+def test_missing_program_is_built_again(start: Start, tmp_path: Path) -> None:
     for _ in range(2):
-        build = start(environment, "etcd")
+        build = start("etcd")
         build.communicate(timeout=300)
         assert build.returncode == 0
         (tmp_path / "cache/bin/etcd").unlink()
     assert (tmp_path / "log").read_text() == "build\nbuild\n"
 
 
-def test_unknown_program_is_refused_with_the_known_ones(environment: dict[str, str]) -> None:
-    build = start(environment, "etcd", "minikube")
+def test_unknown_program_is_refused_with_the_known_ones(start: Start) -> None:
+    build = start("etcd", "minikube")
     _, error = build.communicate(timeout=300)
     assert build.returncode == 2
     assert error.startswith("no program minikube; known: kube-apiserver, ")

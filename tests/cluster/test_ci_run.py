@@ -8,9 +8,12 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from started import started
 
 from cluster.settings import REPOSITORY
 
@@ -56,16 +59,21 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(checkout: Path, **environment: str) -> subprocess.Popen[str]:
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(checkout: Path) -> Iterator[Start]:
+    """Starts the script with some environment variables."""
     path = f"{checkout / 'bin'}:{os.environ['PATH']}"
     defaults = {"PATH": path, "LOG": str(checkout / "log"), "HANGS": "", "FAILS": ""}
-    return subprocess.Popen(
-        [checkout / ".ci/run"],
-        env={**os.environ, **defaults, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    with ExitStack() as stack:
+
+        def start(**environment: str) -> subprocess.Popen[str]:
+            env = {**os.environ, **defaults, **environment}
+            return stack.enter_context(started([checkout / ".ci/run"], env=env))
+
+        yield start
 
 
 def calls(checkout: Path) -> list[str]:
@@ -79,8 +87,8 @@ def table(output: str) -> list[str]:
     return [re.sub(r" +\d+$", "", row) for row in rows]
 
 
-def test_all_steps_run_and_the_cluster_is_stopped(checkout: Path) -> None:
-    run = start(checkout)
+def test_all_steps_run_and_the_cluster_is_stopped(checkout: Path, start: Start) -> None:
+    run = start()
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 0, output
     first, others, last = calls(checkout)[:2], calls(checkout)[2:-1], calls(checkout)[-1]
@@ -90,16 +98,18 @@ def test_all_steps_run_and_the_cluster_is_stopped(checkout: Path) -> None:
     assert table(output) == [PROGRAMS, "make test", "make test-slow", "make e2e", CHECKS, "Total"]
 
 
-def test_first_failure_ends_the_run(checkout: Path) -> None:
-    run = start(checkout, FAILS="test-slow")
+def test_first_failure_ends_the_run(checkout: Path, start: Start) -> None:
+    run = start(FAILS="test-slow")
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 1
     assert calls(checkout) == ALONE
     assert table(output) == [PROGRAMS, "make test", "make test-slow: FAILED", "Total"]
 
 
-def test_a_failure_beside_the_cluster_fails_the_run_and_is_shown(checkout: Path) -> None:
-    run = start(checkout, FAILS="check")
+def test_a_failure_beside_the_cluster_fails_the_run_and_is_shown(
+    checkout: Path, start: Start
+) -> None:
+    run = start(FAILS="check")
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 1
     assert "Beside the tests on the cluster:\nmake check failed\n" in output
@@ -108,30 +118,30 @@ def test_a_failure_beside_the_cluster_fails_the_run_and_is_shown(checkout: Path)
     assert COMPUTING not in calls(checkout)
 
 
-def test_without_a_cluster_all_other_steps_run_in_turn(checkout: Path) -> None:
+def test_without_a_cluster_all_other_steps_run_in_turn(checkout: Path, start: Start) -> None:
     (checkout / "bin/id").write_text("#!/bin/sh\necho 1000\n")
-    run = start(checkout)
+    run = start()
     output, _ = run.communicate(timeout=300)
     assert run.returncode == 0, output
     assert calls(checkout) == [*ALONE, BESIDE[0], BESIDE[2]]
     assert table(output) == ["make test", "make test-slow", CHECKS, "Total"]
 
 
-def test_cluster_is_stopped_after_a_failure(checkout: Path) -> None:
-    run = start(checkout, FAILS="e2e")
+def test_cluster_is_stopped_after_a_failure(checkout: Path, start: Start) -> None:
+    run = start(FAILS="e2e")
     run.communicate(timeout=300)
     assert run.returncode == 1
     assert calls(checkout)[-1] == "make cluster-down"
 
 
-def test_failure_to_stop_the_cluster_fails_the_run(checkout: Path) -> None:
-    run = start(checkout, FAILS="cluster-down")
+def test_failure_to_stop_the_cluster_fails_the_run(checkout: Path, start: Start) -> None:
+    run = start(FAILS="cluster-down")
     run.communicate(timeout=300)
     assert run.returncode == 1
 
 
-def test_signal_ends_the_step_and_stops_the_cluster(checkout: Path) -> None:
-    run = start(checkout, HANGS="e2e")
+def test_signal_ends_the_step_and_stops_the_cluster(checkout: Path, start: Start) -> None:
+    run = start(HANGS="e2e")
     deadline = time.monotonic() + 300
     while not (checkout / "log").exists() or "make e2e" not in calls(checkout):
         assert time.monotonic() < deadline

@@ -1,6 +1,9 @@
 """The manifest of a run that takes seconds: a tiny model in the corridor environment."""
 
 import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
 
 import yaml
 
@@ -44,6 +47,19 @@ FORK.set_forkserver_preload(
         *("torch._dynamo", "torch._refs", "matplotlib.backends.backend_svg"),
     ]
 )
+
+
+@contextmanager
+def forked(target: Callable[..., object], *arguments: object) -> Iterator[ForkServerProcess]:
+    """A process that is forked from this server and calls `target`. It is killed when the block
+    ends, also by an error: a run would go on, and the test process would wait for it at its end."""
+    process = FORK.Process(target=target, args=arguments)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
 
 
 def manifest(**changes: object) -> AgentRLRun:

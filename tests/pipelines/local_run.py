@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from click.testing import CliRunner
-from corridor_run import FORK
+from corridor_run import forked
 
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import AgentRLRun
@@ -34,13 +34,8 @@ def run_with_sigint(run: AgentRLRun, root: Path) -> None:
 
 def run_and_kill(run: AgentRLRun, root: Path, after_s: float) -> bool:
     """Start the run and kill it after `after_s` seconds. Returns whether it was still running."""
-    process = FORK.Process(
-        target=run_local, args=(run, root, SilentProgressView(), MemoryTracker())
-    )
-    process.start()
-    process.join(after_s)
-    process.kill()
-    process.join()
+    with forked(run_local, run, root, SilentProgressView(), MemoryTracker()) as process:
+        process.join(after_s)
     assert process.exitcode in (0, -signal.SIGKILL)
     return process.exitcode != 0
 

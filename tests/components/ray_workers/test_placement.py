@@ -14,6 +14,7 @@ import pytest
 from learner_bench import spec
 from ray_bench import connected, model_folder, reserved
 from ray_nodes import below, started
+from started import started as program
 
 from agentrl_components.ray_workers.nodes.embedded import restrict_access
 from agentrl_components.ray_workers.placement import AnyNode, ReservedPlaces, open_placement
@@ -166,10 +167,9 @@ def two_machines():
 @pytest.mark.nightly
 def test_places_on_a_lost_machine_wait_for_room_on_another_one():
     command = [sys.executable, "-c", WAITS_AFTER_A_LOSS]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
         two_machines() as (env, nodes),
-        subprocess.Popen(command, env=env, **pipes) as driver,
+        program(command, env=env, stdin=subprocess.PIPE, stderr=None) as driver,
     ):
         lost, others = json.loads(driver.stdout.readline())
         assert {lost, others} == set(NODES)

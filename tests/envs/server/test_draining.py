@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 from corridor_http import FakeClock, error_of, opened, stepped
+from started import started
 
 from agentrl_envs.environments.corridor import CorridorTasks
 from agentrl_envs.server.app import ServerOptions, create_app
@@ -79,20 +80,15 @@ def process(tmp_path):
     """`agentrl envs serve` as a process of its own, and its URL."""
     code = "from agentrl_pipelines.cli.main import main; main()"
     flags = ["--port", "0", "--drain", "300"]
-    server = subprocess.Popen(
-        [sys.executable, "-c", code, "envs", "serve", "corridor", *flags],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert server.stderr is not None
-    line = server.stderr.readline()
-    url = line.split(" on ")[1].split(",")[0]
-    with httpx.Client(base_url=url, timeout=300, transport=httpx.HTTPTransport(retries=5)) as http:
-        yield server, http
-    server.kill()
-    server.wait()
-    server.stderr.close()
+    command = [sys.executable, "-c", code, "envs", "serve", "corridor", *flags]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with started(command, env=env, stdout=None, stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        line = server.stderr.readline()
+        url = line.split(" on ")[1].split(",")[0]
+        retries = httpx.HTTPTransport(retries=5)
+        with httpx.Client(base_url=url, timeout=300, transport=retries) as http:
+            yield server, http
 
 
 def test_process_exits_after_sigterm_once_its_sessions_have_ended(process):

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from corridor_run import FORK, manifest
+from corridor_run import forked, manifest
 from local_run import run_and_kill, run_to_end, run_with_sigint
+from started import started
 
 from agentrl_components.errors import Stopped
 from agentrl_components.run.journal import Journal
@@ -96,12 +96,11 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 def test_ctrl_c_stops_the_run_at_a_checkpoint(tmp_path):
     endless = {"phases": [{"maxTurns": 2, "iterations": 100_000}]}
     run = manifest(horizon=endless, evaluation={"every": 0}, update={"checkpointEvery": 1000})
-    process = FORK.Process(target=run_with_sigint, args=(run, tmp_path))
-    process.start()
     records = tmp_path / "store" / keys.ITERATIONS
-    assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
-    os.kill(process.pid, signal.SIGINT)
-    process.join(300)
+    with forked(run_with_sigint, run, tmp_path) as process:
+        assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
+        os.kill(process.pid, signal.SIGINT)
+        process.join(300)
     assert process.exitcode == 1  # the error `Stopped`; the CLI turns it into exit code 130
     store = DirectoryStore(tmp_path / "store")
     assert json.loads(store.get(keys.STATE))["message"] == "interrupted"
@@ -114,18 +113,14 @@ def test_ctrl_c_stops_a_run_at_a_checkpoint_although_nobody_reads_its_output(tmp
     run = manifest(horizon=endless, evaluation={"every": 0}, update={"checkpointEvery": 1000})
     file, root = tmp_path / "run.yaml", tmp_path / "root"
     file.write_text(dump(run))
-    process = subprocess.Popen(
-        [AGENTRL, "run", str(file), "--root", str(root)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
     records = root / "store" / keys.ITERATIONS
-    assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(300) == 130
+    with started([AGENTRL, "run", str(file), "--root", str(root)]) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(300) == 130
     store = DirectoryStore(root / "store")
     assert json.loads(store.get(keys.STATE))["message"] == "interrupted"
     assert checkpoint.complete(store)[-1] == len(list(store.list(keys.ITERATIONS)))
@@ -151,17 +146,11 @@ def test_a_signal_to_the_process_group_stops_a_run_with_workers_cleanly(tmp_path
     run = manifest(horizon=endless, evaluation={"every": 0}, warmStart=None, compute=compute)
     file, root = tmp_path / "run.yaml", tmp_path / "root"
     file.write_text(dump(run))
-    process = subprocess.Popen(
-        [AGENTRL, "run", str(file), "--root", str(root)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
     records = root / "store" / keys.ITERATIONS
-    assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
-    os.killpg(process.pid, number)
-    output, _ = process.communicate(timeout=300)
+    with started([AGENTRL, "run", str(file), "--root", str(root)]) as process:
+        assert wait_until(lambda: records.is_dir() and any(records.iterdir()), 300)
+        os.killpg(process.pid, number)
+        output, _ = process.communicate(timeout=300)
     assert f"stopped: {reason}. Run the same command again to resume." in output
     assert "out of memory" not in output
     assert "Traceback" not in output
@@ -176,14 +165,9 @@ def test_a_signal_to_the_process_group_stops_a_run_with_workers_cleanly(tmp_path
 @NEEDS_PROC
 def test_workers_exit_when_the_run_is_killed(tmp_path):
     run = manifest(compute={"workers": 2})
-    process = FORK.Process(
-        target=run_local, args=(run, tmp_path, SilentProgressView(), MemoryTracker())
-    )
-    process.start()
-    assert wait_until(lambda: len(children(process.pid)) >= 2, 300)
-    workers = children(process.pid)
-    process.kill()
-    process.join()
+    with forked(run_local, run, tmp_path, SilentProgressView(), MemoryTracker()) as process:
+        assert wait_until(lambda: len(children(process.pid)) >= 2, 300)
+        workers = children(process.pid)
     assert wait_until(lambda: not any(map(alive, workers)), 300)
 
 
@@ -199,37 +183,31 @@ def test_a_run_interrupted_killed_and_resumed_with_two_workers_equals_one_worker
     file.write_text(dump(two))
     records = root / "store" / keys.ITERATIONS
 
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [AGENTRL, "run", str(file), "--root", str(root)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    command = [AGENTRL, "run", str(file), "--root", str(root)]
 
     def iterations() -> int:
         return len(list(records.glob("*.json"))) if records.is_dir() else 0
 
-    interrupted = start()
-    assert wait_until(lambda: iterations() >= 3, 600)
-    interrupted.send_signal(signal.SIGINT)
-    output, _ = interrupted.communicate(timeout=600)
+    with started(command) as interrupted:
+        assert wait_until(lambda: iterations() >= 3, 600)
+        interrupted.send_signal(signal.SIGINT)
+        output, _ = interrupted.communicate(timeout=600)
     assert interrupted.returncode == 130
     assert "stopped: interrupted. Run the same command again to resume." in output
     assert "Traceback" not in output
 
     done_before = iterations()
     assert done_before < 80
-    victim = start()
-    assert wait_until(lambda: iterations() > done_before, 600)
-    descendants = children(victim.pid)
-    assert len(descendants) >= 2
-    victim.kill()
-    victim.communicate(timeout=600)
-    assert wait_until(lambda: not any(map(alive, descendants)), 300)
+    with started(command) as victim:
+        assert wait_until(lambda: iterations() > done_before, 600)
+        descendants = children(victim.pid)
+        assert len(descendants) >= 2
+        victim.kill()
+        victim.communicate(timeout=600)
+        assert wait_until(lambda: not any(map(alive, descendants)), 300)
 
-    last = start()
-    output, _ = last.communicate(timeout=600)
+    with started(command) as last:
+        output, _ = last.communicate(timeout=600)
     assert last.returncode == 0, output
     assert not run_and_kill(one, reference, 600.0)
     assert lines(root) == lines(reference)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from corridor_run import manifest
 from local_run import AGENTRL, results, run_to_end
+from started import started
 
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import dump
@@ -191,13 +192,13 @@ def test_a_run_goes_on_after_its_driver_was_killed_and_nothing_of_it_is_left(cal
     file.write_text(dump(manifest(compute=RAY)))
     command = [sys.executable, "-c", AGENTRL, "run", str(file), "--root", str(root)]
     unbuffered = os.environ | {"PYTHONUNBUFFERED": "1"}
-    killed = psutil.Popen(command, env=unbuffered, stdout=subprocess.PIPE, text=True)
-    assert any("phase 1 is over" in line for line in killed.stdout)
-    below = killed.children(recursive=True)
-    assert any(one.name().startswith("ray::RankActor") for one in below)
-    killed.kill()
-    killed.communicate()
-    _, left = psutil.wait_procs(below, timeout=120)
+    with started(command, env=unbuffered) as killed:
+        assert any("phase 1 is over" in line for line in killed.stdout)
+        below = psutil.Process(killed.pid).children(recursive=True)
+        assert any(one.name().startswith("ray::RankActor") for one in below)
+        killed.kill()
+        killed.communicate()
+        _, left = psutil.wait_procs(below, timeout=120)
     assert not left
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "resumed after iteration" in again.stdout

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from corridor_run import FORK, manifest
+from corridor_run import forked, manifest
 from local_run import copy_run, results, run_and_kill, run_to_end, run_with_kills
 
 from agentrl_components.errors import SpecError, Stopped, StoreError
@@ -27,12 +27,8 @@ from agentrl_pipelines.local.run import run_local
 def undisturbed(tmp_path_factory) -> tuple[Path, float]:
     """The folder of an undisturbed run, and its duration in seconds."""
     root = tmp_path_factory.mktemp("undisturbed")
-    process = FORK.Process(
-        target=run_local, args=(manifest(), root, SilentProgressView(), MemoryTracker())
-    )
-    process.start()  # starts the fork server
-    process.kill()
-    process.join()
+    with forked(run_local, manifest(), root, SilentProgressView(), MemoryTracker()):
+        pass  # the fork server has started
     began = time.monotonic()
     assert not run_and_kill(manifest(), root, 600.0)
     return root, time.monotonic() - began

@@ -1,11 +1,12 @@
 """Stages in separate processes give the same results as a run in one process, even when killed."""
 
 import json
-import multiprocessing
 import random
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import corridor_run
@@ -71,12 +72,19 @@ def test_a_completed_stage_is_not_repeated(tmp_path):
     assert checkpoint.complete(DirectoryStore(tmp_path / "kept"))[-1] == 5
 
 
-def start(name: str, run: AgentRLRun, scratch: Path, phase: int) -> multiprocessing.Process:
-    process = corridor_run.FORK.Process(
-        target=run_and_exit, args=(name, stage_context(run, scratch, phase))
-    )
-    process.start()
-    return process
+Start = Callable[[str, AgentRLRun, Path, int], ForkServerProcess]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a stage in a process, which ends with the test: a stage waits for its partner."""
+    with ExitStack() as stack:
+
+        def start(name: str, run: AgentRLRun, scratch: Path, phase: int) -> ForkServerProcess:
+            stage = stage_context(run, scratch, phase)
+            return stack.enter_context(corridor_run.forked(run_and_exit, name, stage))
+
+        yield start
 
 
 def test_the_staleness_metric_equals_the_lag_of_the_policy(whole, lag):
@@ -84,7 +92,7 @@ def test_the_staleness_metric_equals_the_lag_of_the_policy(whole, lag):
     assert measured == {0: [0.0] * 10, 1: [0.0, 1, 1, 1, 1] * 2}[lag]
 
 
-def test_rollout_and_update_may_be_killed_at_any_moment_and_restarted(whole, lag, tmp_path):
+def test_rollout_and_update_may_be_killed_at_any_moment_and_restarted(whole, lag, tmp_path, start):
     run, scratch = manifest(tmp_path / "kept", "disaggregated", lag), tmp_path / "scratch"
     moments, kills = random.Random(1), 0
     for phase in (0, 1):
@@ -116,7 +124,7 @@ def test_rollout_and_update_may_be_killed_at_any_moment_and_restarted(whole, lag
     assert records(tmp_path / "kept") == whole
 
 
-def test_a_disaggregated_run_can_be_resumed_in_one_process(whole, lag, tmp_path):
+def test_a_disaggregated_run_can_be_resumed_in_one_process(whole, lag, tmp_path, start):
     """Both sides are killed at any relative progress; stale policies are in the weight channel."""
     run, scratch = manifest(tmp_path / "kept", "disaggregated", lag), tmp_path / "scratch"
     assert run_stage("provision", stage_context(run, scratch, 0)) == 0

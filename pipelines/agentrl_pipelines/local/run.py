@@ -44,7 +44,7 @@ from agentrl_components.storage.store import Store
 from agentrl_components.tracking.tracker import Tracker
 from agentrl_envs.errors import WorldError
 from agentrl_pipelines.local.root_lock import lock_root
-from agentrl_pipelines.local.run_folder import store_errors
+from agentrl_pipelines.local.run_folder import check_store, store_errors
 from agentrl_pipelines.local.signals import handle_signals
 from agentrl_pipelines.tracking import best_model, open_tracker
 
@@ -62,6 +62,7 @@ def run_local(
         Stopped: SIGINT, SIGTERM or the deadline. The same call resumes the run.
         CollapseError: an alarm stopped the run.
         RunError: another process runs in the folder, or in that of the store.
+        SpecError: the folder or the store holds another run.
         StoreError: the folder cannot be written to.
     """
     with ExitStack() as stack:
@@ -70,6 +71,7 @@ def run_local(
             with NamedTemporaryFile(dir=root, prefix="."):
                 pass  # the folder is writable
             stack.enter_context(lock_root(root, view.note))
+            check_store(root, run.spec.storage.url)
         store = open_store(run.spec.storage, root / "store")
         if isinstance(store, DirectoryStore):
             # A run in another folder may have the same store, by its `spec.storage.url`.

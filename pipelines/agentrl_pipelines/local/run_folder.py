@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from agentrl_components.errors import SpecError, StoreError
 from agentrl_components.spec import AgentRLRun
+from agentrl_components.spec.addresses import file_path
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore, open_store
 from agentrl_components.storage.store import Store
@@ -35,6 +36,36 @@ def open_run(root: Path) -> tuple[Store, AgentRLRun]:
         raise SpecError([f"--root: {root}: holds no run; give the folder of a run"])
     store = DirectoryStore(root / "store")
     return store, _manifest(store.get(keys.RUN), str(inside))
+
+
+def check_store(root: Path, url: str | None) -> None:
+    """Check that a run whose `spec.storage.url` is `url` may work in `root`: that the folder holds
+    no run, or one with the same store. What reads the folder would else take one run for the other.
+
+    Raises:
+        SpecError: the run in `root` has another store.
+        StoreError: the manifest of that run is damaged.
+    """
+    began = None
+    copy = root / keys.RUN
+    if copy.is_file():
+        began = _manifest(copy.read_bytes(), str(copy)).spec.storage.url
+    elif not (root / "store" / keys.RUN).is_file():
+        return
+    if _address(began, root) != _address(url, root):
+        raise SpecError(
+            [
+                f"spec.storage.url: {root} holds a run that began with {began!r}, not {url!r}; "
+                "restore the value, or start a new run with another --root"
+            ]
+        )
+
+
+def _address(url: str | None, root: Path) -> Path | str:
+    """Where the store with this `spec.storage.url` is."""
+    if url is not None and not url.startswith("file://"):
+        return url.rstrip("/")
+    return (root / "store" if url is None else file_path(url)).resolve()
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """What is shown and sent to the tracker of a finished iteration, with its numbers."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from iteration_records import iteration_record
@@ -13,7 +15,7 @@ from agentrl_components.spec import parse
 from agentrl_components.storage.open import MemoryStore
 from agentrl_components.tracking.tracker import MemoryTracker
 
-MANIFEST = {
+MANIFEST: dict[str, Any] = {
     "apiVersion": "agentrl.dev/v1alpha1",
     "kind": "AgentRLRun",
     "metadata": {"name": "shown"},
@@ -51,7 +53,7 @@ class Run:
         phase: int = 0,
         **values: float,
     ) -> IterationProgress:
-        """What is shown of an iteration in which 64 tokens were trained on."""
+        """What is shown of an iteration in which 48 of 64 tokens were sampled."""
         record = iteration_record(
             iteration=len(self.context.history),
             phase=phase,
@@ -60,7 +62,7 @@ class Run:
             success=success,
             **values,
         )
-        record.metrics["train/tokens"] = 64.0
+        record.metrics.update({"train/tokens": 64.0, "train/sampled_tokens": 48.0})
         self.context.history.append(record)
         report_iteration(self.context, record, (), seconds, {"measured": 5.0})
         return self.view.iterations[-1]
@@ -68,9 +70,14 @@ class Run:
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    manifest = parse(MANIFEST)
-    silent = SilentProgressView()
-    with RunContext(manifest, MemoryStore(), MemoryTracker(), silent, lambda: None) as context:
+    with opened(MANIFEST) as found:
+        yield found
+
+
+@contextmanager
+def opened(manifest: dict[str, Any]) -> Iterator[Run]:
+    run, silent = parse(manifest), SilentProgressView()
+    with RunContext(run, MemoryStore(), MemoryTracker(), silent, lambda: None) as context:
         yield Run(context)
 
 
@@ -83,7 +90,7 @@ def test_an_iteration_is_shown_with_its_place_its_speed_and_the_time_left(run):
         turns="3 to 7",
         success=0.25,
         score=None,
-        tokens_per_s=32.0,  # 64 in 2 s
+        tokens_per_s=32.0,  # 48 in 1.5 s of the rollout
         seconds_left=38.0,  # 19 iterations of 2 s
     )
     assert run.report(0.75, seconds={"rollout": 3.0, "update": 1.0}, phase=1) == IterationProgress(
@@ -99,6 +106,13 @@ def test_an_iteration_is_shown_with_its_place_its_speed_and_the_time_left(run):
     )
 
 
+def test_streamed_episodes_are_sampled_in_all_of_an_iteration():
+    """48 tokens in 2 s: the rollout's 1.5 s are what the update has waited for groups."""
+    spec = MANIFEST["spec"] | {"rollout": {"maxStaleness": 1}}
+    with opened(MANIFEST | {"spec": spec}) as run:
+        assert run.report(0.25).tokens_per_s == 24.0
+
+
 def test_success_and_score_are_shown_as_means_of_the_last_ten_iterations(run):
     shown = [run.report(success, score=0.5) for success in (1.0, *[0.0] * 8, 0.5, 0.5)]
     assert [shown[n].success for n in (0, 1, 9, 10)] == [1.0, 0.5, 0.15, 0.1]
@@ -112,6 +126,7 @@ def test_the_tracker_gets_metrics_and_seconds_and_the_journal_counts_the_seconds
         number: {
             "train/success": success,
             "train/tokens": 64.0,
+            "train/sampled_tokens": 48.0,
             "horizon/phase": 0.0,
             "horizon/max_turns": 3.0,
             "seconds/rollout": 1.5,

@@ -81,6 +81,7 @@ class RunContext(ExitStackOwner):
             opened.enter_context(self._scratch)
             self.journal.check(self.run)
             if self._learns and not checkpoint.complete(self.store):
+                self.journal.check_new()
                 # Before the model is fetched and opened: a file that cannot be used ends the run.
                 self.conversations = given_conversations(self.spec)
             note = self.view.note

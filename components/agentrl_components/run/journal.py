@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from agentrl_components.errors import SpecError
+from agentrl_components.errors import SpecError, StoreError
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.mutable import immutable_changes
@@ -56,6 +56,22 @@ class Journal:
                         for path, old, new in changed
                     ]
                 )
+
+    def check_new(self) -> None:
+        """Check that the store holds no result of training, as it does where a run begins. Raises
+        `StoreError` with the first result: its checkpoints are gone, and evaluations of other
+        weights would be taken for those of a run that begins anew."""
+        found = next(iter(self.store.list(keys.ITERATIONS)), None)
+        for key in self.store.list(keys.EVALUATIONS):
+            name = keys.evaluation_name(key)
+            if name in (keys.BEFORE, keys.AFTER) or keys.evaluation_number(name) >= 0:
+                found = found or key
+        if found is not None:
+            raise StoreError(
+                f"{self.store.url}: holds {found} and no complete checkpoint to resume from; "
+                f"restore one in {keys.CHECKPOINTS}, or start a new run (on one machine: use "
+                "another --root)"
+            )
 
     def begin(self, run: AgentRLRun) -> None:
         """Store the manifest. Raises as `check` does."""

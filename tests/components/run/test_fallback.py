@@ -1,11 +1,15 @@
 """A run whose newest checkpoint is damaged goes on from the one before."""
 
+import shutil
 from pathlib import Path
 
+import pytest
 from corridor_run import manifest
 from iteration_records import iteration_record
 
+from agentrl_components.errors import StoreError
 from agentrl_components.run.context import RunContext
+from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.schedule.decision import decide
 from agentrl_components.storage import checkpoint, keys
@@ -54,3 +58,35 @@ def test_checkpoints_that_are_saved_after_a_fallback_are_kept(tmp_path):
     assert checkpoint.complete(store) == [1, 2]
     with opened(tmp_path) as context:
         assert len(context.history) == 2
+
+
+def test_results_without_any_checkpoint_are_refused_and_kept(tmp_path):
+    """Regression: the run began anew, and evaluations of the old weights were taken for those of
+    the new ones."""
+    store = DirectoryStore(tmp_path)
+    with opened(tmp_path) as context:
+        commit(context, 0.9)
+    shutil.rmtree(tmp_path / keys.CHECKPOINTS)
+    refused = (
+        r"^file://\S+: holds iterations/000000\.json and no complete checkpoint to resume from; "
+        r"restore one in checkpoints/, or start a new run"
+    )
+    with pytest.raises(StoreError, match=refused), opened(tmp_path):
+        pass
+    assert list(store.list(keys.ITERATIONS)) == ["iterations/000000.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [("random", False), ("before", True), ("iteration-000003", True), ("after", True)],
+)
+def test_only_the_evaluation_of_the_random_policy_is_kept_by_a_run_that_begins(
+    name, trained, tmp_path
+):
+    store = DirectoryStore(tmp_path)
+    store.put(keys.evaluation(name), b"{}")
+    if trained:
+        with pytest.raises(StoreError, match=rf"holds evaluations/{name}\.json"):
+            Journal(store).check_new()
+    else:
+        Journal(store).check_new()

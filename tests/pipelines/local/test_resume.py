@@ -234,9 +234,16 @@ def test_a_folder_that_is_a_file_is_named(tmp_path):
 def test_a_run_that_an_error_ended_is_failed_until_it_is_resumed(tmp_path):
     """The evaluation after iteration 3 is in the store, and damaged."""
     store, name = DirectoryStore(tmp_path / "store"), keys.evaluation("iteration-000003")
-    store.put(name, b"{}")
+
+    class DamagingView(SilentProgressView):
+        """Damages it when training begins."""
+
+        def stage(self, name: str, total: int | None = None) -> None:
+            if name == "train":
+                store.put(keys.evaluation("iteration-000003"), b"{}")
+
     with pytest.raises(StoreError) as raised:
-        run_to_end(manifest(), tmp_path)
+        run_to_end(manifest(), tmp_path, DamagingView())
     state = read_state(store)
     assert (state.status, state.iteration, state.reason) == ("failed", 2, "StoreError")
     assert state.message == str(raised.value)

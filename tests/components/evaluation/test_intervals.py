@@ -73,6 +73,13 @@ def test_tries_of_a_task_count_at_least_as_one_trial_and_at_most_as_independent_
     assert found.n == len(results)
 
 
+def test_tasks_with_fewer_tries_than_others_count_as_much_and_have_more_chance_in_them():
+    # The mean of two shares of 2 and of 4 tries has the variance of 4 / (1 / 2 + 1 / 4) = 5.3333
+    # independent trials, not of 6. At .5 the interval is .5 -+ 1.959964 / 2 / sqrt(n + 3.841459).
+    interval = clustered_wilson([(2, 1), (4, 2)])
+    assert (interval.low, interval.high) == pytest.approx((0.17647, 0.82353), abs=1e-5)
+
+
 def test_between_them_the_number_of_trials_follows_from_the_variance_between_tasks():
     # Shares 1, 1, 0, 0 and six times .5: variance 1 / 9, of the mean 1 / 90; .25 * 90 = 22.5.
     # t with 9 degrees of freedom is 2.262157: 22.5 * (1.959964 / 2.262157)^2 = 16.8902 trials.

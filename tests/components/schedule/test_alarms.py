@@ -63,6 +63,27 @@ def test_one_spike_is_not_a_collapse():
     assert signals(alarm, history([0.5] * 3, grad_norm=[1.0, 100.0, 100.0])) == ["grad_norm_above"]
 
 
+def test_one_low_value_or_one_iteration_without_success_is_not_a_collapse():
+    # Means 0.2 / 3 = .067 and 1.8 / 3 = .6, medians .1 and .9.
+    low = Alarm(window=3, entropy_below=0.09)
+    assert signals(low, history([0.5] * 3, entropy=[0.1, 0.1, 0.0])) == []
+    assert signals(low, history([0.5] * 3, entropy=[0.1, 0.0, 0.0])) == ["entropy_below"]
+    drop = Alarm(window=3, reward_drop=0.3)  # fires at .63
+    assert signals(drop, history([0.9, 0.9, 0.9, 0.9, 0.9, 0.0])) == []
+    assert signals(drop, history([0.9, 0.9, 0.9, 0.9, 0.0, 0.0])) == ["reward_drop"]
+
+
+def test_episodes_are_pinned_if_mean_and_median_of_most_iterations_are_at_the_bound():
+    alarm, falls = Alarm(window=3, turns_pinned=0.8), [0.9, 0.9, 0.9, 0.3, 0.3, 0.3]
+    for capped, found in (
+        ([None, 0.8, 0.8], ["turns_pinned"]),
+        ([None, None, 1.0], []),  # measured in one of three
+        ([0.75, 0.75, 1.0], []),  # mean .83, median .75
+        ([1.0, 1.0, 0.3], []),  # mean .77
+    ):
+        assert signals(alarm, history(falls, capped=[0.0] * 3 + capped)) == found
+
+
 def test_a_nan_gradient_norm_is_beyond_every_bound():
     alarm = Alarm(window=3, grad_norm_above=5.0)
     broken = history([0.5] * 3, grad_norm=[1.0, math.nan, math.nan])

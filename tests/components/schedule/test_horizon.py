@@ -168,6 +168,17 @@ def test_a_phase_that_waits_for_a_plateau_ends_when_success_stops_rising():
     assert [record.max_turns for record in history] == [3] * 6 + [5]
 
 
+def test_an_increase_of_plateau_delta_counts_as_an_improvement_and_a_smaller_one_does_not():
+    horizon = Horizon(
+        phases=(Phase(max_turns=3, iterations=20), Phase(max_turns=5, iterations=20)),
+        advance="plateau",
+        plateau_delta=0.25,
+        window=1,
+    )
+    history = play(horizon, [0.0, 0.25, 0.5, 0.625, 0.75])
+    assert [record.max_turns for record in history] == [3, 3, 3, 3, 5]
+
+
 def test_constant_success_is_a_plateau_even_if_plateau_delta_is_0():
     horizon = Horizon(
         phases=(Phase(max_turns=3, iterations=20), Phase(max_turns=5, iterations=20)),

@@ -37,6 +37,16 @@ def test_a_constant_schedule_stays_at_the_rate_after_the_warm_up():
     assert rates(iterations=4, warmupIterations=2) == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3])
 
 
+def test_the_critics_rate_warms_up_and_decays_with_the_policys():
+    of_run = spec(
+        horizon={"phases": [{"maxTurns": 3, "iterations": 4}]},
+        algorithm={"name": "ppo", "critic": {"learningRate": 0.5}},
+        update={"schedule": "linear", "warmupIterations": 2, "finalShare": 0.2},
+    )
+    found = [critic_learning_rate(of_run, iteration) for iteration in range(4)]
+    assert found == pytest.approx([0.25, 0.5, 0.5, 0.1])
+
+
 def test_a_run_shorter_than_its_warm_up_ends_below_the_rate():
     short = spec(update={"warmupIterations": 10, "schedule": "linear"})
     assert schedule_factor(short, 1) == pytest.approx(0.2)

@@ -139,6 +139,15 @@ def test_episodes_are_played_to_the_limit_of_their_environment():
     assert result.turn_limits == {"a": 3, "b": 1}
 
 
+def test_an_evaluation_has_the_turn_limits_of_the_last_phase():
+    spec = run_of(own=(2, 7)).spec
+    (first,) = spec.horizon.phases
+    phases = (first, first.model_copy(update={"max_turns": 6}))
+    horizon = spec.horizon.model_copy(update={"phases": phases})
+    found = heldout_evaluation(spec.model_copy(update={"horizon": horizon}), [])
+    assert (found.max_turns, found.turn_limits) == (6, {"b": 7})
+
+
 def test_an_evaluation_with_a_limit_of_its_own_uses_it_everywhere():
     spec = run_of(own=(2,)).spec
     assert heldout_evaluation(spec, []).turn_limits == {"b": 2}

@@ -160,6 +160,20 @@ def test_the_status_of_a_running_run_shows_its_stored_state():
     assert got.status.message == "phase 1 of 2, 3 turns: iteration 3 of 6"
 
 
+@pytest.mark.parametrize(
+    ("stored_phase", "stored_turns", "horizon"),
+    [
+        (1, 5, 5),  # as its stages played it, before an edit
+        (1, 0, 6),  # not stored yet
+        (0, 3, 6),  # of the phase before
+    ],
+)
+def test_the_horizon_is_that_of_the_current_phase(stored_phase, stored_turns, horizon):
+    state = RunState(status="running", phase=stored_phase, max_turns=stored_turns, iteration=2)
+    observed = Observation(kfp=KfpRun(state="RUNNING"), run_state=state)
+    assert plan(status=started(phase_index=1), observed=observed).status.horizon == horizon
+
+
 def test_success_is_empty_until_a_trained_policy_is_evaluated():
     """The evaluation before training is not the success of the run."""
     before = HeldoutSummary(name="before", success=0.2, low=0.1, high=0.3, n=400)

@@ -21,6 +21,8 @@ def sample(*sessions, age_s=0.0, capacity=10):
 def test_servers_are_chosen_for_the_target_share():
     assert servers_needed(sample(7), SCALING) == 1  # 7 of 10 is the target
     assert servers_needed(sample(8), SCALING) == 2
+    rounded = SCALING.model_copy(update={"target_share": 0.57})  # 100 * .57 < 57 in floats
+    assert servers_needed(sample(57, capacity=100), rounded) == 1
     assert servers_needed(sample(10, 10), SCALING) == 3  # 20 of 30
     assert servers_needed(sample(0), SCALING) == 1
     assert servers_needed(sample(*[10] * 10), SCALING) == 10  # 15 would be needed
@@ -33,8 +35,9 @@ def test_more_servers_come_at_once():
 def test_servers_go_only_when_fewer_were_enough_for_the_whole_window():
     quiet = [sample(0, 0, 0, age_s=age) for age in (299, 150, 0)]
     assert servers_wanted(3, quiet, SCALING) == 3  # known for 299 s
-    quiet = [sample(0, 0, 0, age_s=age) for age in (301, 150, 0)]
-    assert servers_wanted(3, quiet, SCALING) == 1
+    for known_s in (300, 301):
+        quiet = [sample(0, 0, 0, age_s=age) for age in (known_s, 150, 0)]
+        assert servers_wanted(3, quiet, SCALING) == 1
     pause = [sample(0, 0, age_s=310), sample(10, 9, age_s=200), sample(0, 0)]
     assert servers_wanted(3, pause, SCALING) == 3  # an update is no reason to remove servers
 

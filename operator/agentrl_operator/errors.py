@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+QUOTA_USED_UP = "exceeded quota"
+"""Part of Kubernetes' message when a quota has no room for an object."""
+
 
 class DependencyError(Exception):
     """A service that the operator depends on failed.
@@ -35,6 +38,11 @@ class KubernetesError(DependencyError):
     """The Kubernetes API server rejected a request or did not respond."""
 
     dependency = "kubernetes"
+
+
+def is_quota_used_up(error: KubernetesError) -> bool:
+    """Whether a ResourceQuota has no room for what a request creates."""
+    return error.status == 403 and QUOTA_USED_UP in str(error)
 
 
 class NotLeaderError(KubernetesError):

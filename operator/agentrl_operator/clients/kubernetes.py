@@ -107,17 +107,29 @@ class KubernetesApi:
             return False
         return True
 
-    async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
+    async def exists(self, manifest: Manifest) -> bool:
+        return bool(await self.request("GET", _object_path(manifest), ignore_not_found=True))
+
+    async def apply(
+        self, manifest: Manifest, *, exists: bool = False, keep_replicas: bool = False
+    ) -> None:
         # Server-side apply would do both, but costs the API server far more, and most Deployments
         # are created once and never changed.
-        if await self.create(manifest):
+        if not exists and await self.create(manifest):
             return
-        path = f"{_collection_path(manifest)}/{manifest['metadata']['name']}"
-        patch = "application/strategic-merge-patch+json"
         change = _replacement(manifest)
         if keep_replicas:
             del change["spec"]["replicas"]
-        await self.request("PATCH", path, change, patch=patch, parse=False)
+        await self._patch_or_create(manifest, change)
+
+    async def ensure(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
+        change = {} if keep_replicas else {"spec": {"replicas": manifest["spec"]["replicas"]}}
+        await self._patch_or_create(manifest, change)
+
+    async def _patch_or_create(self, manifest: Manifest, change: Mapping[str, Any]) -> None:
+        patch, path = "application/strategic-merge-patch+json", _object_path(manifest)
+        if not await self.request("PATCH", path, change, patch=patch, ignore_not_found=True):
+            await self.create(manifest)
 
     async def delete_deployment(self, namespace: str, name: str) -> None:
         path = f"apis/apps/v1/namespaces/{namespace}/deployments/{name}"
@@ -227,6 +239,10 @@ def _runs_path(namespace: str | None) -> str:
 
 def _run_path(namespace: str, name: str) -> str:
     return f"{_RUNS}/{_runs_path(namespace)}/{name}"
+
+
+def _object_path(manifest: Manifest) -> str:
+    return f"{_collection_path(manifest)}/{manifest['metadata']['name']}"
 
 
 def _collection_path(manifest: Manifest) -> str:

@@ -77,12 +77,26 @@ class Cluster(Protocol):
         ...
 
     async def create(self, manifest: Manifest) -> bool:
-        """Create an object unless one of its name exists. Returns whether it was created."""
+        """Create an object unless one of its name exists. Returns whether it was created.
+
+        A ResourceQuota counts the request before Kubernetes finds that the object exists, until its
+        controller counts the objects again, and refuses it if nothing is left."""
         ...
 
-    async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
+    async def exists(self, manifest: Manifest) -> bool:
+        """Whether an object of this kind and name exists."""
+        ...
+
+    async def apply(
+        self, manifest: Manifest, *, exists: bool = False, keep_replicas: bool = False
+    ) -> None:
         """Create a Deployment or update the one of its name, whose number of replicas stays with
-        `keep_replicas`."""
+        `keep_replicas`. `exists`: it is known to exist."""
+        ...
+
+    async def ensure(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
+        """Set the number of replicas of the Deployment of this name, unless `keep_replicas`, and
+        change nothing else; create it if it does not exist."""
         ...
 
     async def delete_deployment(self, namespace: str, name: str) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentrl_operator.errors import QUOTA_USED_UP
+
 _ENDED = ("Succeeded", "Failed", "Error")
-_QUOTA_USED_UP = "exceeded quota"
-"""Part of Kubernetes' message when a quota is used up. Argo puts it on the node of the pod, and
-tries again until the pod is created; after other refusals the Workflow fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +18,9 @@ class Workflow:
     phase: str
     """Such as Running or Succeeded; empty for one that Argo has not started."""
     refusal: str = ""
-    """Why Kubernetes does not create one of its pods, which Argo goes on asking for. Empty: there
-    is no such pod."""
+    """Why Kubernetes does not create one of its pods: a quota is used up. Argo puts that on the
+    node of the pod and goes on asking; after other refusals the Workflow fails. Empty: there is no
+    such pod."""
 
     @property
     def ended(self) -> bool:
@@ -37,5 +37,5 @@ def read(body: Mapping[str, Any]) -> Workflow:
         for node in (status.get("nodes") or {}).values()
         if (node.get("type"), node.get("phase")) == ("Pod", "Pending")
     )
-    refusals = (message for message in pending if _QUOTA_USED_UP in message)
+    refusals = (message for message in pending if QUOTA_USED_UP in message)
     return Workflow(phase=status.get("phase") or "", refusal=next(refusals, ""))

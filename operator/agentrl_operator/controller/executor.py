@@ -26,6 +26,7 @@ from agentrl_operator.errors import (
     KubernetesError,
     MlflowError,
     RunStoreError,
+    is_quota_used_up,
 )
 from agentrl_operator.manifests import (
     autoscaling,
@@ -128,7 +129,16 @@ class Executor:
     async def _create_token_secret(self, resource: Resource, servers: tuple[str, ...]) -> None:
         secret = environment_server.token_secret(resource, secrets.token_urlsafe(32))
         cluster = self.clients.cluster
-        if await cluster.create(secret):
+        try:
+            created = await cluster.create(secret)
+        except KubernetesError as error:
+            if not (servers and is_quota_used_up(error)):
+                raise
+            # Servers have been created with it, so it should exist: quotas count a repetition. If
+            # it does not, pods cannot start, which is reported.
+            logger.info("%s/%s: %s", resource.namespace, resource.name, error)
+            return
+        if created:
             for name in servers:
                 await cluster.delete_deployment(resource.namespace, name)
             if sandbox.is_wanted(_run(resource)):
@@ -139,9 +149,9 @@ class Executor:
     ) -> None:
         run, environment = _run(resource), _environment(resource, action.environment)
         cluster, scaled = self.clients.cluster, environment.scaling is not None
-        await cluster.create(environment_server.service(resource, environment))
+        await self._restore(environment_server.service(resource, environment))
         if scaled:
-            await cluster.create(autoscaling.disruption_budget(resource, environment))
+            await self._restore(autoscaling.disruption_budget(resource, environment))
         if sandbox.is_sandboxed(environment):
             wanted = sandbox.manifests(resource, run, environment, self.platform, action.nodes)
             await self._apply_sandboxes(resource, environment, wanted, action.keep_servers)
@@ -150,10 +160,14 @@ class Executor:
             resource, run, environment, self.platform, action.nodes
         )
         if not action.keep_servers:
-            await cluster.apply(made, keep_replicas=scaled)
-        elif not await cluster.create(made) and not scaled:
-            name, replicas = made["metadata"]["name"], made["spec"]["replicas"]
-            await cluster.fleet.scale(resource.namespace, name, replicas)
+            await cluster.apply(made, exists=action.exists, keep_replicas=scaled)
+        else:
+            await cluster.ensure(made, keep_replicas=scaled)
+
+    async def _restore(self, manifest: Manifest) -> None:
+        """Create an object if it does not exist. No quota counts the request if it does."""
+        if not await self.clients.cluster.exists(manifest):
+            await self.clients.cluster.create(manifest)
 
     async def _apply_sandboxes(
         self,
@@ -168,12 +182,16 @@ class Executor:
         cluster, namespace = self.clients.cluster, resource.namespace
         found = await cluster.agent_sandbox.list_sandboxes(namespace, resource.uid) or ()
         expected = {one["metadata"]["name"]: sandbox.created_from(one) for one in wanted}
+        kept = set[str]()
         for one in sandbox.of_environment(found, environment):
             name = one["metadata"]["name"]
-            if name not in expected or not same(sandbox.created_from(one), expected[name]):
+            if name in expected and same(sandbox.created_from(one), expected[name]):
+                kept.add(name)
+            else:
                 await cluster.agent_sandbox.delete_sandbox(namespace, name)
         for manifest in wanted:
-            await cluster.create(manifest)
+            if manifest["metadata"]["name"] not in kept:
+                await cluster.create(manifest)
 
     async def _apply_autoscaler(self, resource: Resource, name: str) -> None:
         environment = _environment(resource, name)

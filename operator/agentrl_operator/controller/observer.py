@@ -113,7 +113,10 @@ class Observer:
         """`observation` with the newest attempt's KFP run and its pods."""
         attempt, kfp = await self._newest_attempt(resource, status)
         run_id = resource.run_id(status.phase_index, attempt)
-        health = await self._health.check(resource, run_id, kfp, observation.servers)
+        ray = observation.ray_cluster
+        lacking = isinstance(ray, RayCluster) and ray.may_lack_object
+        servers = observation.servers
+        health = await self._health.check(resource, run_id, kfp, servers, lacking=lacking)
         since = health.blocked_since
         alive = isinstance(kfp, KfpRun) and kfp.alive
         waits = alive or kfp is None
@@ -130,6 +133,7 @@ class Observer:
             queued=health.queued and waits,
             blocked_s=self._clock() - since if since is not None and alive else None,
             restore_due=health.restore_due,
+            may_lack_object=health.may_lack_object,
         )
         failed = _has_ended(observation) and not observation.phase_succeeded
         # Somebody may have deleted the KFP run in KFP: its pods end later.

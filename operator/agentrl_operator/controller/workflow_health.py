@@ -24,7 +24,7 @@ FIRST_CHECK_S = 20.0
 CHECK_PERIOD_S = 60.0
 """Interval between two checks of a run."""
 RESTORE_PERIOD_S = 300.0
-"""Interval after which Services and Secrets are created again that somebody may have deleted."""
+"""Interval after which what somebody may have deleted is created again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,11 @@ class HealthCheck:
     blocked_since: float | None = None
     """Since when every check has found a needed pod that cannot start. None: all can start."""
     restored_at: float = 0.0
-    """When Services and Secrets were last due to be created again."""
+    """When it was last due to create again what somebody may have deleted."""
     restore_due: bool = False
-    """Whether they are due now."""
+    """Whether that is due now."""
+    may_lack_object: bool = False
+    """Whether a needed pod cannot start that may lack an object, such as the token Secret."""
 
 
 class WorkflowHealth:
@@ -74,9 +76,12 @@ class WorkflowHealth:
         run_id: str,
         kfp: KfpRun | Unknown | None,
         servers: Mapping[str, Servers],
+        *,
+        lacking: bool = False,
     ) -> HealthCheck:
         """The latest check of this KFP run, repeated when it is due. `servers` are the environment
-        servers of the run, by name of the Deployment.
+        servers of the run, by name of the Deployment; `lacking`: a pod of its Ray cluster may lack
+        an object.
 
         Raises:
             KubernetesError: The API server did not answer.
@@ -87,15 +92,20 @@ class WorkflowHealth:
             # An earlier check is assumed, so that the first real one comes sooner.
             at = now - CHECK_PERIOD_S + FIRST_CHECK_S
             last = HealthCheck(run_id=run_id, started=kfp is not None, at=at, restored_at=now)
-        elif _is_due(kfp, servers) and now - last.at >= CHECK_PERIOD_S:
-            last = await self._check(resource, last, now, servers)
+        elif (lacking or _is_due(kfp, servers)) and now - last.at >= CHECK_PERIOD_S:
+            last = await self._check(resource, last, now, servers, lacking)
             self._latest[resource.uid] = last
             return last
         self._latest[resource.uid] = last
         return replace(last, restore_due=False)
 
     async def _check(
-        self, resource: Resource, last: HealthCheck, now: float, servers: Mapping[str, Servers]
+        self,
+        resource: Resource,
+        last: HealthCheck,
+        now: float,
+        servers: Mapping[str, Servers],
+        lacking: bool,
     ) -> HealthCheck:
         workflow, stages, refusal = await self._work(resource, last)
         serving = await self._server_pods(resource, servers)
@@ -108,7 +118,8 @@ class WorkflowHealth:
             waits_for = Reason.POD_NOT_CREATED
         since = last.blocked_since if last.blocked_since is not None else now
         # Creating objects again ends no crash loop.
-        restore = pods.may_lack_object(needed) or now - last.restored_at >= RESTORE_PERIOD_S
+        lacking = lacking or pods.may_lack_object(needed)
+        restore = lacking or now - last.restored_at >= RESTORE_PERIOD_S
         return HealthCheck(
             run_id=last.run_id,
             started=last.started,
@@ -122,6 +133,7 @@ class WorkflowHealth:
             blocked_since=since if blocked and last.started else None,
             restored_at=now if restore else last.restored_at,
             restore_due=restore,
+            may_lack_object=lacking,
         )
 
     async def _work(

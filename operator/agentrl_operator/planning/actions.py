@@ -50,6 +50,8 @@ class ApplyEnvironment:
     environment: str
     nodes: PodSetInfo = UNCONSTRAINED
     """Node labels and tolerations for its pods."""
+    exists: bool = False
+    """Whether its Deployment or some of its Sandboxes exist."""
     keep_servers: bool = False
     """Whether servers are kept that differ only by what the platform determines, or do not differ.
     Missing ones are created, and their number is made right."""

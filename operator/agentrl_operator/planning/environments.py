@@ -176,13 +176,19 @@ def _scaling_updates(
     return actions
 
 
-def all_server_updates(situation: Situation, run: AgentRLRun) -> list[Action]:
+def all_server_updates(situation: Situation, run: AgentRLRun, *, secret: bool) -> list[Action]:
     """Actions that create everything the servers need, at the beginning of an attempt and now and
-    then: Services and the token Secret are not watched, and somebody may have deleted one."""
+    then: Services and the token Secret are not watched, and somebody may have deleted one. With
+    `secret` also the latter, which the operator may not read: quotas count a repetition."""
     updates = _all_updates(situation, run)
     due = [one for one in updates if one.due]
     scaling = _scaling_updates(situation, _with_servers(run), due)
-    return [*_actions(updates, situation), *scaling]
+    create = [one for one in _actions(updates, situation) if secret or not _is_secret(one)]
+    return [*create, *scaling]
+
+
+def _is_secret(action: Action) -> bool:
+    return isinstance(action, CreateTokenSecret)
 
 
 def _with_servers(run: AgentRLRun) -> list[Environment]:
@@ -219,7 +225,9 @@ def _update(situation: Situation, run: AgentRLRun, environment: Environment) -> 
     elif servers is not None and not is_same_queue(servers.manifest, wanted):
         deletion = DeleteDeployment(deployment=name)
         return _Update(environment=environment, action=deletion, due=True)
-    action = ApplyEnvironment(environment=environment.name, nodes=nodes, keep_servers=keep)
+    action = ApplyEnvironment(
+        environment=environment.name, nodes=nodes, exists=servers is not None, keep_servers=keep
+    )
     return _Update(environment=environment, action=action, due=due)
 
 

@@ -162,7 +162,9 @@ class Observation:
     blocked_s: float | None = None
     """Seconds for which a needed pod has been unable to start. None: all of them can start."""
     restore_due: bool = False
-    """Whether it is time to create Services and Secrets again that somebody may have deleted."""
+    """Whether it is time to create again what somebody may have deleted."""
+    may_lack_object: bool = False
+    """Whether a pod cannot start that may lack an object, such as the token Secret."""
     servers: Mapping[str, Servers] = field(default_factory=lambda: MappingProxyType({}))
     """Environment servers, by name of the Deployment or, without the number, of the Sandboxes."""
     sandboxes_unavailable: str = ""

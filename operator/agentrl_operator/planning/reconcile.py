@@ -32,7 +32,7 @@ from agentrl_operator.planning.actions import (
     FinishMlflowRun,
     StartKfpRun,
 )
-from agentrl_operator.planning.observation import Observation, RayCluster, Unknown
+from agentrl_operator.planning.observation import Observation, Unknown
 from agentrl_operator.planning.plan import (
     Plan,
     Situation,
@@ -123,10 +123,9 @@ def _active_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan:
     if plan.status.finished:
         return plan
     starting = any(isinstance(action, StartKfpRun) for action in plan.actions)
-    cluster = observation.ray_cluster
-    lacking = isinstance(cluster, RayCluster) and cluster.may_lack_object
-    if starting or observation.restore_due or lacking:
-        server_actions = environments.all_server_updates(situation, run)
+    if starting or observation.restore_due:
+        secret = starting or observation.may_lack_object
+        server_actions = environments.all_server_updates(situation, run, secret=secret)
     unused = environments.unused_server_deletions(situation, run)
     actions = (*workload_actions, *unused, *server_actions, *ray_actions, *plan.actions)
     return replace(plan, actions=actions)

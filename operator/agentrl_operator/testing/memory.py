@@ -15,7 +15,7 @@ from agentrl_operator.api.kfp_run import KfpRun, Submission
 from agentrl_operator.api.resource import FINALIZER, Resource
 from agentrl_operator.clients.pods import Pod
 from agentrl_operator.clients.workflows import Workflow
-from agentrl_operator.errors import KfpError, KubernetesError
+from agentrl_operator.errors import QUOTA_USED_UP, KfpError, KubernetesError
 from agentrl_operator.manifests.labels import FINGERPRINT, RUN_UID
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_operator.planning.observation import Servers
@@ -52,6 +52,8 @@ class MemoryCluster:
         """Every request fails."""
         self.pod_problems: dict[str, str] = {}
         """Problems of the pods of a KFP run, by its id."""
+        self.quota_used_up = False
+        """Nothing can be created, and what exists is refused as if it did not."""
         self.refusals: dict[str, str] = {}
         """Why Kubernetes does not create a pod of a KFP run, by its id. The run has no pods then.
         """
@@ -168,6 +170,9 @@ class MemoryCluster:
 
     async def create(self, manifest: Manifest) -> bool:
         self._check()
+        if self.quota_used_up:
+            message = f"Kubernetes: POST: 403: {QUOTA_USED_UP}: objects"
+            raise KubernetesError(message, status=403, retryable=False)
         if manifest["kind"] == "Sandbox" and not self.agent_sandbox.installed:
             raise KubernetesError("Kubernetes: the server has no such resource", status=404)
         created = self.children.setdefault(_child_key(manifest), manifest) is manifest
@@ -175,7 +180,13 @@ class MemoryCluster:
             self.deployments.forget(manifest)
         return created
 
-    async def apply(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
+    async def exists(self, manifest: Manifest) -> bool:
+        self._check()
+        return _child_key(manifest) in self.children
+
+    async def apply(
+        self, manifest: Manifest, *, exists: bool = False, keep_replicas: bool = False
+    ) -> None:
         self._check()
         before = self.children.get(_child_key(manifest))
         if before is None:
@@ -189,6 +200,14 @@ class MemoryCluster:
             spec = manifest["spec"] | {"replicas": before["spec"]["replicas"]}
             manifest = manifest | {"spec": spec}
         self.children[_child_key(manifest)] = manifest
+
+    async def ensure(self, manifest: Manifest, *, keep_replicas: bool = False) -> None:
+        metadata = manifest["metadata"]
+        if _child_key(manifest) not in self.children:
+            await self.create(manifest)
+        elif not keep_replicas:
+            replicas = manifest["spec"]["replicas"]
+            await self.fleet.scale(metadata["namespace"], metadata["name"], replicas)
 
     async def delete_deployment(self, namespace: str, name: str) -> None:
         self._check()

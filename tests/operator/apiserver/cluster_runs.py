@@ -31,7 +31,7 @@ RULES = [
     {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns/status"], "verbs": ["patch"]},
     {"apiGroups": ["agentrl.dev"], "resources": ["agentrlruns/finalizers"], "verbs": ["update"]},
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["services"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "create"]},
     {
         "apiGroups": ["apps"],
         "resources": ["deployments"],
@@ -43,7 +43,7 @@ RULES = [
         "resources": ["horizontalpodautoscalers"],
         "verbs": ["create", "patch", "delete"],
     },
-    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["create"]},
+    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["get", "create"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["list", "delete"]},
     {

@@ -110,7 +110,7 @@ def test_ready_servers_are_kept_and_outdated_ones_updated():
     assert seen("older-spec.older", 1).actions == (
         actions.CreateTokenSecret(servers=(name,)),
         actions.DeleteAutoscaler(deployment=name),  # it may have been scaled before
-        actions.ApplyEnvironment(environment="babyai"),
+        actions.ApplyEnvironment(environment="babyai", exists=True),
     )
 
 
@@ -124,7 +124,7 @@ def test_each_attempt_applies_the_token_secret_and_services_again():
 
     assert plan(SERVED, started(), Observation(servers=servers)).actions[:2] == (
         actions.CreateTokenSecret(servers=(name,)),
-        actions.ApplyEnvironment(environment="babyai", keep_servers=True),
+        actions.ApplyEnvironment(environment="babyai", exists=True, keep_servers=True),
     )
 
 

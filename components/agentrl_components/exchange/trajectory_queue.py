@@ -49,6 +49,10 @@ class TrajectoryQueue:
         key = keys.trajectories(number, policy)
         return codec.decode(self._store.get(key), key)
 
+    def drop(self, number: int, policy: int) -> None:
+        """Delete the episodes of iteration `number`, played by `policy`, if there are any."""
+        self._store.delete(keys.trajectories(number, policy))
+
     def forget(self, covered: int, number: int, policy: int) -> None:
         """Delete iterations before `covered`, and iterations from `number` on that were played by
         a policy older than `policy`: those were played ahead in vain."""
@@ -59,7 +63,7 @@ class TrajectoryQueue:
 
     def forget_policies_after(self, policy: int) -> None:
         """Delete what was played by policies after `policy`. The run goes on from there with other
-        weights, which get the same numbers."""
+        weights or another schedule, and its policies get the same numbers."""
         for key in list(self._store.list(keys.TRAJECTORIES)):
             _, by = keys.iteration_and_policy(key)
             if by > policy:

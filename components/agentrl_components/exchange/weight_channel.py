@@ -38,6 +38,16 @@ class Published:
     finished: bool
     """No further iteration is played."""
 
+    def can_follow(self, earlier: Published) -> bool:
+        """Whether a run that published `earlier` can have published this policy, which has a
+        greater number, later. The phase never goes back, nor does the number of updates beyond one
+        for each iteration (rollbacks count as updates), and nothing follows the end of the run."""
+        return (
+            not earlier.finished
+            and self.phase >= earlier.phase
+            and self.version - self.window.number >= earlier.version - earlier.window.number
+        )
+
 
 class WeightChannel:
     """Policies by number: the number of iterations done before them."""
@@ -48,7 +58,7 @@ class WeightChannel:
 
     def publish(self, published: Published, vector_P: torch.Tensor) -> None:
         """Write a policy, and delete old ones. An existing one is not replaced: it may have been
-        used already."""
+        used already. Withdraw one that contradicts `published` first."""
         number, lag = published.window.number, published.window.max_lag
         if self.read(number) is None:
             key = keys.policy(number, VECTOR)
@@ -56,8 +66,26 @@ class WeightChannel:
             description = json.dumps(asdict(published)).encode()
             self._store.put(keys.policy(number, PUBLISHED), description)
         for old in self._numbers()[: -(lag + 1 + SPARE)]:
-            for name in (PUBLISHED, VECTOR):
-                self._store.delete(keys.policy(old, name))
+            self._delete(old)
+
+    def contradicts(self, published: Published) -> bool:
+        """Whether the policies from this number on belong to iterations that were repeated since
+        and ended otherwise, such as with the end of the phase. A run that resumes repeats those
+        after its checkpoint; on a device that rounds differently they have other values."""
+        number = published.window.number
+        there, newest = self.read(number), self.newest()
+        if there is not None and there != published:
+            return True
+        # The one with this number may have been deleted as an old one.
+        later = newest is not None and newest.window.number > number
+        return newest is not None and later and not newest.can_follow(published)
+
+    def withdraw(self, number: int) -> None:
+        """Delete policy `number` and all later ones, the newest first: those that a kill in between
+        leaves still contradict what is published next."""
+        for there in reversed(self._numbers()):
+            if there >= number:
+                self._delete(there)
 
     def read(self, number: int) -> Published | None:
         """The description of policy `number`. None: there is no such policy."""
@@ -80,6 +108,10 @@ class WeightChannel:
         """Delete every policy."""
         for key in list(self._store.list(keys.POLICIES)):
             self._store.delete(key)
+
+    def _delete(self, number: int) -> None:
+        for name in (PUBLISHED, VECTOR):
+            self._store.delete(keys.policy(number, name))
 
     def _numbers(self) -> list[int]:
         """Numbers of the existing policies, in order."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from agentrl_components.errors import StoreError
 from agentrl_components.exchange.trajectory_queue import TrajectoryQueue
-from agentrl_components.exchange.weight_channel import WeightChannel
+from agentrl_components.exchange.weight_channel import Published, WeightChannel
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.record import Decision
+from agentrl_components.spec.turn_limits import all_turn_limits
 from agentrl_components.stages.iteration import NextIteration
 from agentrl_components.stages.rollout import play_iteration
 from agentrl_components.trajectory.record import Trajectory
@@ -37,6 +38,14 @@ class ColocatedRollouts:
         context = self._context
         if not it.window.max_lag:
             return play_iteration(context, it.number, it.max_turns, it.phase)
+        # Of the current policy only a resumed run has episodes here.
+        stored = [
+            self._queue.take(number, policy)
+            for number, policy in it.window.iterations()
+            if policy == it.number and self._queue.has(number, policy)
+        ]
+        if any(outdated(context, episodes, it, it.number) for episodes in stored):
+            self._queue.forget_policies_after(it.number - 1)
         for number, policy in it.window.iterations():
             if not self._queue.has(number, policy):
                 with loaded_policy(context, self._channel, policy, current=it.number):
@@ -61,6 +70,21 @@ class ColocatedRollouts:
         if context.spec.rollout.max_staleness and context.newest_checkpoint != self._pruned_at:
             prune_queue(context, self._queue, decision)
             self._pruned_at = context.newest_checkpoint
+
+
+def outdated(
+    context: RunContext, episodes: Sequence[Trajectory], it: NextIteration, policy: int
+) -> bool:
+    """Whether stored episodes have other turn limits or another policy version than `policy` would
+    play in the phase of `it`. A run that resumes repeats the iterations after its checkpoint; on a
+    device that rounds differently a phase may end elsewhere then, or a rollback happen, and the
+    keys of episodes do not show that."""
+    limits = all_turn_limits(context.spec, it.phase)
+    version = context.training.version - (it.number - policy)
+    return any(
+        episode.max_turns != limits[episode.environment] or (episode.versions != version).any()
+        for episode in episodes
+    )
 
 
 def recover_window(context: RunContext, queue: TrajectoryQueue, channel: WeightChannel) -> None:
@@ -107,10 +131,12 @@ def loaded_policy(
         context.training.version = version
 
 
-def load_policy(context: RunContext, channel: WeightChannel, policy: int) -> None:
-    """Load the weights of `policy` from the channel. Raises `StoreError` if they are gone."""
+def load_policy(context: RunContext, channel: WeightChannel, policy: int) -> Published:
+    """Load the weights of `policy` from the channel, and return its description. Raises
+    `StoreError` if they are gone."""
     published = channel.read(policy)
     if published is None:
         raise StoreError(f"{channel.url}: the weights of policy {policy} are gone")
     context.lead.policy.shared.vector.copy_(channel.fetch(policy))
     context.training.version = published.version
+    return published

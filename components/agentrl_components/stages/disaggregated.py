@@ -15,7 +15,12 @@ from agentrl_components.exchange.weight_channel import Published, WeightChannel
 from agentrl_components.run.context import RunContext
 from agentrl_components.schedule.record import Decision
 from agentrl_components.stages.before_training import prepare
-from agentrl_components.stages.colocated import load_policy, prune_queue, recover_window
+from agentrl_components.stages.colocated import (
+    load_policy,
+    outdated,
+    prune_queue,
+    recover_window,
+)
 from agentrl_components.stages.iteration import NextIteration
 from agentrl_components.stages.rollout import play_iteration
 from agentrl_components.stages.train import train
@@ -25,7 +30,8 @@ from agentrl_components.trajectory.record import Trajectory
 def play_phase(context: RunContext, phase: int) -> int:
     """The playing side: play until `phase` is over. Returns the number of iterations played by this
     process."""
-    played, loaded = 0, -1
+    played = 0
+    loaded: Published | None = None
     queue, channel = TrajectoryQueue(context.store), WeightChannel(context.store)
     with Heartbeat(context.store, "rollout") as heartbeat:
         published = heartbeat.wait_for(channel.newest)
@@ -37,16 +43,16 @@ def play_phase(context: RunContext, phase: int) -> int:
                 published = newer
             elif missing is None:
                 published = heartbeat.wait_for(
-                    lambda seen=published: newer_policy(channel, seen)  # type: ignore[misc]
+                    lambda seen=published: to_play(seen, queue, channel)  # type: ignore[misc]
                 )
             else:
-                number, policy = missing
-                if policy != loaded:
-                    load_policy(context, channel, policy)
-                    loaded = policy
+                number, weights = missing
+                policy = weights.window.number
+                if weights != loaded:
+                    loaded = load_policy(context, channel, policy)
                 episodes = play_iteration(context, number, published.max_turns, published.phase)
-                if channel.read(policy) is None:
-                    continue  # the learning side was restarted, and will train this policy anew
+                if channel.read(policy) != loaded:
+                    continue  # the learning side was restarted, and has withdrawn this policy
                 queue.put(number, policy, episodes)
                 context.view.advance()
                 played += 1
@@ -56,12 +62,14 @@ def play_phase(context: RunContext, phase: int) -> int:
 
 def first_missing(
     published: Published, queue: TrajectoryQueue, channel: WeightChannel
-) -> tuple[int, int] | None:
-    """The first (iteration, policy) that may be played, was not played, and whose weights are
-    there."""
+) -> tuple[int, Published] | None:
+    """The first iteration that may be played, was not played, and whose policy's weights are there,
+    with that policy."""
     for number, policy in published.window.iterations():
-        if not queue.has(number, policy) and channel.read(policy) is not None:
-            return number, policy
+        if not queue.has(number, policy):
+            weights = channel.read(policy)
+            if weights is not None:
+                return number, weights
     return None
 
 
@@ -69,6 +77,15 @@ def newer_policy(channel: WeightChannel, than: Published) -> Published | None:
     """The newest published policy, if it is not `than`."""
     newest = channel.newest()
     return None if newest == than else newest
+
+
+def to_play(seen: Published, queue: TrajectoryQueue, channel: WeightChannel) -> Published | None:
+    """The newest published policy, if it is not `seen`, or `seen` if the learning side has dropped
+    what was played for it."""
+    newer = newer_policy(channel, seen)
+    if newer is None and first_missing(seen, queue, channel) is not None:
+        return seen
+    return newer
 
 
 def learn_phase(context: RunContext, phase: int) -> Decision:
@@ -94,8 +111,13 @@ class RemoteRollouts:
 
     def collect(self, it: NextIteration) -> Sequence[Trajectory]:
         """The episodes of an iteration. Waits until the other process has played them."""
-        self._heartbeat.wait_for(lambda: self._queue.has(it.number, it.policy) or None)
-        return self._queue.take(it.number, it.policy)
+        while True:
+            self._heartbeat.wait_for(lambda: self._queue.has(it.number, it.policy) or None)
+            episodes = self._queue.take(it.number, it.policy)
+            if not outdated(self._context, episodes, it, it.policy) or not self._playable(it):
+                return episodes
+            # The other process wrote them while their policy was being withdrawn.
+            self._queue.drop(it.number, it.policy)
 
     def stream_metrics(self) -> dict[str, float]:
         """None: nothing streams."""
@@ -106,7 +128,8 @@ class RemoteRollouts:
         return {}
 
     def load_weights(self, decision: Decision) -> None:
-        """Publish the weights, and drop episodes in the store that checkpoints cover."""
+        """Publish the weights, and drop episodes in the store that checkpoints cover, and those of
+        policies that were published before the run resumed and no longer hold."""
         context = self._context
         weights = context.lead.policy
         published = Published(
@@ -116,7 +139,21 @@ class RemoteRollouts:
             max_turns=decision.max_turns,
             finished=decision.ends_run,
         )
+        if self._channel.contradicts(published):
+            number = published.window.number
+            context.view.note(
+                f"after iteration {number} the run goes on otherwise than before it was resumed; "
+                "what was played ahead since then is dropped"
+            )
+            self._channel.withdraw(number)
+            self._queue.forget_policies_after(number - 1)
         self._channel.publish(published, weights.shared.vector.to(weights.dtype))
         if context.newest_checkpoint != self._pruned_at:
             prune_queue(context, self._queue, decision)
             self._pruned_at = context.newest_checkpoint
+
+    def _playable(self, it: NextIteration) -> bool:
+        """Whether the other process would play the iteration, if it were not there."""
+        newest = self._channel.newest()
+        there = self._channel.read(it.policy) is not None
+        return there and newest is not None and newest.window.number == it.number

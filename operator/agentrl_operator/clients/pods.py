@@ -161,6 +161,11 @@ def waiting_reason(pods: Sequence[Pod]) -> Reason | None:
     return Reason.QUEUED if GATED in reasons else None
 
 
+def all_queued(pods: Sequence[Pod]) -> bool:
+    """Whether there are pods and none of them may be scheduled before Kueue admits it."""
+    return bool(pods) and all(pod.reason == GATED for pod in pods)
+
+
 def problem_summary(pods: Sequence[Pod]) -> str:
     """The distinct problems of the pods, in one line: `train: OOMKilled`."""
     return "; ".join(dict.fromkeys(f"{pod.part}: {pod.problem}" for pod in pods if pod.problem))

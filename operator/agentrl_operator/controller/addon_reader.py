@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from agentrl_operator.api.conditions import Reason
 from agentrl_operator.api.resource import Resource
 from agentrl_operator.api.status import Status
 from agentrl_operator.clients.pods import (
     Pod,
+    all_queued,
     cannot_start,
     creation_problem,
     may_lack_object,
@@ -29,10 +31,13 @@ from agentrl_operator.planning.observation import (
     Unknown,
     may_have_ray_cluster,
 )
+from agentrl_pipelines.labels import QUEUE_LABEL
 from agentrl_pipelines.platform.pod_sets import HEAD
 
 CLUSTER_LABEL = "ray.io/cluster"
 """KubeRay's label of the pods of a RayCluster."""
+BY_KUEUE = "suspended until Kueue admits it"
+"""Problem of a RayCluster that Kueue keeps from having pods."""
 NOT_INSTALLED = (
     "spec.compute.ray: cluster needs KubeRay, and this Kubernetes does not serve ray.io/v1; "
     "install KubeRay 1.6, or set the field to embedded"
@@ -72,18 +77,30 @@ async def read_ray_cluster(
     per_pod = {one["groupName"]: ray_cluster.actors_per_pod(one) for one in groups}
     pods_wanted = {one["groupName"]: one["replicas"] for one in groups}
     kept = [pod for pod in pods if not (pod.ended or pod.terminating)]
+    suspended = _suspension(body)
     refused = creation_problem(body.get("status") or {})
+    queued = suspended == BY_KUEUE or all_queued(kept)
     pods_ready = Counter(pod.part for pod in kept if pod.ready)
+    waits_for = waiting_reason(kept) or (Reason.POD_NOT_CREATED if refused else None)
     return RayCluster(
         manifest=metadata.get("annotations", {}).get(FINGERPRINT, ""),
         deleting="deletionTimestamp" in metadata,
         wanted={HEAD: 1, **_actors(pods_wanted, per_pod)},
         ready=_actors(pods_ready, per_pod),
-        problem="; ".join(one for one in (refused, _problem(pods)) if one),
+        problem="; ".join(one for one in (suspended, refused, _problem(pods)) if one),
         blocked=cannot_start(kept),
         may_lack_object=may_lack_object(kept),
-        waits_for=waiting_reason(kept) or (Reason.POD_NOT_CREATED if refused else None),
+        waits_for=Reason.QUEUED if queued else waits_for,
+        queued=queued,
     )
+
+
+def _suspension(body: Mapping[str, Any]) -> str:
+    """Why KubeRay makes no pods of a RayCluster, or deletes them. Kueue admits the cluster as a
+    whole: it sets this field of those that name a queue, and removes it when there is quota."""
+    if not body["spec"].get("suspend"):
+        return ""
+    return BY_KUEUE if QUEUE_LABEL in body["metadata"].get("labels", {}) else "spec.suspend is set"
 
 
 def _problem(pods: Sequence[Pod]) -> str:

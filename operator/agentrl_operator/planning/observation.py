@@ -51,11 +51,14 @@ class RayCluster:
     """Whether a pod cannot start for a reason that creating a Secret again may end."""
     waits_for: Reason | None = None
     """What its pods wait for, or that they are not created. None: nothing but their own start."""
+    queued: bool = False
+    """Whether it has no pod that Kueue has admitted: all wait, or Kueue has suspended the cluster,
+    which has no pods then, or had to give them up."""
 
     @property
     def complete(self) -> bool:
         """Whether every pod is ready."""
-        return not self.deleting and all(
+        return not (self.deleting or self.queued) and all(
             self.ready.get(group, 0) >= count for group, count in self.wanted.items()
         )
 

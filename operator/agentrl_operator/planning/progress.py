@@ -51,12 +51,15 @@ def with_kfp_run(situation: Situation, status: Status) -> Status:
 
 def with_clock_running(situation: Situation, status: Status) -> Status:
     """`status` of a run that occupies resources: its active time counts. One whose pods all wait in
-    Kueue's queue occupies none, unless it has a Ray cluster."""
+    Kueue's queue occupies none, and neither does one that waits for a Ray cluster in the queue."""
     observation, now = situation.observation, situation.now
     status = status.with_(
         start_time=status.start_time or now, active_time=status.active_time or now
     )
-    waits = observation.queued and not isinstance(observation.ray_cluster, RayCluster)
+    cluster, waits = observation.ray_cluster, observation.queued
+    if isinstance(cluster, RayCluster):
+        # In a phase, stages that wait for the cluster hold resources.
+        waits = cluster.queued and (observation.kfp is None or waits)
     return with_clock_stopped(status, now) if waits else status
 
 

@@ -8,7 +8,7 @@ from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.status import Ray, Status
 from agentrl_operator.manifests import ray_cluster
 from agentrl_operator.planning.actions import Action, CreateRayCluster, DeleteRayCluster
-from agentrl_operator.planning.observation import RayCluster, Unknown
+from agentrl_operator.planning.observation import Observation, RayCluster, Unknown
 from agentrl_operator.planning.plan import Situation
 from agentrl_pipelines.platform import resolve
 
@@ -59,6 +59,14 @@ def missing(situation: Situation, run: AgentRLRun) -> tuple[Reason, str] | None:
         return None
     reason = seen.waits_for or Reason.RAY_STARTING
     return reason, f"waiting for the Ray cluster: {seen.workers}{detail}"
+
+
+def queue_text(observation: Observation) -> str:
+    """What the stages of a phase wait for, if Kueue has taken the pods of the Ray cluster."""
+    seen = observation.ray_cluster
+    if not isinstance(seen, RayCluster) or not seen.queued:
+        return ""
+    return f"waiting for the Ray cluster: {seen.problem}"
 
 
 def with_unread_cluster(situation: Situation, run: AgentRLRun, status: Status) -> Status:

@@ -172,9 +172,10 @@ def _running_plan(situation: Situation, run: AgentRLRun, status: Status) -> Plan
         return retries.termination_plan(situation, status)
     state = observation.run_state
     stage_message = state.message if isinstance(state, RunState) else ""
-    parts = [progress.phase_text(run, status), stage_message, observation.pod_problem]
+    queue = ray.queue_text(observation)
+    parts = [progress.phase_text(run, status), stage_message, observation.pod_problem, queue]
     message = ": ".join(part for part in parts if part)
-    reason = observation.waits_for or Reason.RUNNING
+    reason = observation.waits_for or (Reason.QUEUED if queue else Reason.RUNNING)
     if observation.blocked_s is not None:
         reason = Reason.POD_CANNOT_START
     return waiting_plan(status, "True", reason, message, situation.now, requeue_s=poll_s)

@@ -9,6 +9,7 @@ from typing import Any
 from agentrl_operator.clients.pods import Pod
 from agentrl_operator.manifests.metadata import Manifest
 from agentrl_operator.testing.memory_kueue import Children
+from agentrl_pipelines.labels import QUEUE_LABEL
 
 
 class MemoryKubeRay:
@@ -22,6 +23,9 @@ class MemoryKubeRay:
         """The problem of the pods that are not."""
         self.pods_linger = False
         """Whether pods do not end until `end_pods` is called. A RayCluster stays as long."""
+        self.suspended = False
+        """Whether Kueue has suspended the RayClusters that name a queue, which have no pods then.
+        """
         self.stuck = ""
         """Why pods of deleted RayClusters do not end."""
         self._children = children
@@ -33,7 +37,10 @@ class MemoryKubeRay:
 
     async def get_ray_cluster(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         self._check()
-        return deepcopy(self._children.get(("RayCluster", namespace, name)))
+        body = deepcopy(self._children.get(("RayCluster", namespace, name)))
+        if body is not None and self._is_suspended(body):
+            body["spec"]["suspend"] = True
+        return body
 
     async def delete_ray_cluster(self, namespace: str, name: str) -> None:
         self._check()
@@ -59,7 +66,12 @@ class MemoryKubeRay:
         found = [body for body in self.clusters() if body["metadata"]["name"] in names]
         return [pod for body in found for pod in self._pods(body)]
 
+    def _is_suspended(self, body: Manifest) -> bool:
+        return self.suspended and QUEUE_LABEL in body["metadata"]["labels"]
+
     def _pods(self, body: Manifest) -> Iterator[Pod]:
+        if self._is_suspended(body):
+            return
         terminating = "deletionTimestamp" in body["metadata"]
         stuck = self.stuck if terminating else ""
         problem = "" if self.ready else self.problem

@@ -57,7 +57,7 @@ class RayEvents:
 
 class RayWorld(RayEvents, World):
     def __init__(self, **spec):
-        super().__init__(compute=RAY, **spec)
+        super().__init__(**{"compute": RAY} | spec)
 
 
 class QueuedRayWorld(RayEvents, QueuedWorld):
@@ -114,6 +114,54 @@ def test_with_any_events_a_deleted_run_leaves_no_ray_cluster(events):
         assert world.rays == []
 
     asyncio.run(story())
+
+
+async def passes_minutes(world, minutes):
+    for _ in range(minutes):
+        world.pass_time(60)
+        await world.reconcile()
+
+
+async def test_time_of_a_cluster_that_kueue_has_suspended_does_not_count_as_activity():
+    world = RayWorld(compute=RAY | {"queue": "a"}, activeDeadlineSeconds=3600)
+    world.cluster.kuberay.suspended = True
+    await world.reconcile(3)
+    await passes_minutes(world, 120)
+    assert world.kfp.submitted == []
+    assert world.conditions()["Progressing"] == ("True", "Queued")
+    assert world.status["message"] == (
+        "waiting for the Ray cluster: trainers 0/4, samplers 0/3; suspended until Kueue admits it"
+    )
+    assert (world.status["state"], world.status.get("activeTime")) == ("Pending", None)
+    world.cluster.kuberay.suspended = False
+    await world.reconcile(2)
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+
+async def test_a_cluster_that_kueue_suspends_in_a_phase_is_the_reason_of_the_run():
+    world = RayWorld(compute=RAY | {"queue": "a"})
+    await world.reconcile(3)
+    world.cluster.kuberay.suspended = True
+    await passes_minutes(world, 10)
+    assert world.conditions()["Progressing"] == ("True", "Queued")
+    assert world.status["message"].endswith(
+        "waiting for the Ray cluster: suspended until Kueue admits it"
+    )
+    assert "activeTime" in world.status  # the stage holds its pod
+    assert len(world.kfp.working) == 1
+    world.cluster.kuberay.suspended = False
+    await world.reconcile()
+    assert world.conditions()["Progressing"] == ("True", "Running")
+
+
+async def test_time_of_a_cluster_whose_pods_all_wait_in_the_queue_does_not_count_as_activity():
+    world = RayWorld(activeDeadlineSeconds=3600)
+    world.cluster.kuberay.ready = False
+    world.cluster.kuberay.problem = "SchedulingGated: blocked due to non-empty scheduling gates"
+    await world.reconcile(3)
+    await passes_minutes(world, 120)
+    assert world.conditions()["Progressing"] == ("True", "Queued")
+    assert "activeTime" not in world.status
 
 
 def test_the_cluster_is_complete_before_the_first_phase_and_stays_over_the_phases():

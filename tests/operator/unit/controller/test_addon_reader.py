@@ -9,6 +9,7 @@ from agentrl_operator.api.status import Status
 from agentrl_operator.controller.addon_reader import read_ray_cluster
 from agentrl_operator.manifests import ray_cluster
 from agentrl_operator.testing.memory import MemoryCluster, MemoryKfp
+from agentrl_pipelines.labels import QUEUE_LABEL
 
 BODY = {
     "apiVersion": "agentrl.dev/v1alpha1",
@@ -74,3 +75,22 @@ async def test_a_pod_that_is_stuck_on_a_lost_node_is_the_problem_of_a_deleted_ra
     await deleted.kuberay.delete_ray_cluster("kubeflow", NAME)
     found = await read_ray_cluster(deleted, RUN, Status())
     assert found.problem.startswith("head: NodeLost: pod a on node b; ")
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem", "queued"),
+    [
+        ({QUEUE_LABEL: "a"}, "suspended until Kueue admits it", True),
+        ({}, "spec.suspend is set", False),
+    ],
+)
+async def test_a_suspended_ray_cluster_is_queued_if_it_names_a_queue(labels, problem, queued):
+    made = MemoryCluster(MemoryKfp())
+    manifest = ray_cluster.manifest(RUN, RUN.run, PLATFORM, {})
+    metadata = manifest["metadata"] | {"labels": manifest["metadata"]["labels"] | labels}
+    spec = manifest["spec"] | {"suspend": True}
+    await made.create(manifest | {"metadata": metadata, "spec": spec})
+    made.kuberay.ready = False
+    found = await read_ray_cluster(made, RUN, Status())
+    assert (found.problem, found.queued, found.complete) == (problem, queued, False)
+    assert found.waits_for == ("Queued" if queued else None)

@@ -46,8 +46,8 @@ def stage_context(
 
 def run_disaggregated(run: AgentRLRun, scratch: Path, phases: int = 2, first: int = 0) -> int:
     """Run the phases from `first` to before `phases` with rollout and update in two threads.
-    Returns the iterations played."""
-    played = 0
+    Returns the iterations that the artifacts `trajectories` count."""
+    counted = 0
     for phase in range(first, phases):
         assert run_stage("provision", stage_context(run, scratch, phase)) == 0
         rollout = stage_context(run, scratch / "rollout", phase)
@@ -56,13 +56,13 @@ def run_disaggregated(run: AgentRLRun, scratch: Path, phases: int = 2, first: in
         assert run_stage("update", stage_context(run, scratch / "update", phase)) == 0
         thread.join()
         artifacts = scratch / "rollout" / "artifacts"
-        played += json.loads((artifacts / "trajectories.json").read_text())["iterations"]
+        counted += json.loads((artifacts / "trajectories.json").read_text())["iterations"]
         episodes = (artifacts / "trajectories").read_text().splitlines()
         last = max(one["iteration"] for one in iterations(rollout) if one["phase"] == phase)
         assert [json.loads(line)["iteration"] for line in episodes] == [last] * 2
         for name in ("evaluate", "expand"):
             assert run_stage(name, stage_context(run, scratch, phase)) == 0
-    return played
+    return counted
 
 
 def iterations(stage: StageContext) -> Sequence[dict]:

@@ -85,7 +85,11 @@ def rollout(stage: StageContext) -> None:
     with open_run_context(stage, SilentTracker(), learns=False) as context:
         from agentrl_components.stages.disaggregated import play_phase
 
-        iterations = play_phase(context, stage.phase)
+        play_phase(context, stage.phase)
+        # Not what this process played: an earlier one may have played a part of the phase, and
+        # what was played ahead may not be learnt from. All records are there when it is over.
+        records = context.journal.iterations()
+        iterations = sum(record["phase"] == stage.phase for record in records)
         put_trajectories(stage, context, iterations)
 
 
@@ -183,8 +187,8 @@ STAGES: dict[str, Callable[[StageContext], None]] = {
 
 
 def put_trajectories(stage: StageContext, context: RunContext, iterations: int) -> None:
-    """Write the `trajectories` artifact: the number of episodes of the phase, and the episodes of
-    its last iteration as JSON lines in the format of `warmStart`."""
+    """Write the `trajectories` artifact: the number of episodes of the phase, which has
+    `iterations`, and the episodes of the last one as JSON lines in the format of `warmStart`."""
     from agentrl_components.trajectory import codec
     from agentrl_components.warmstart.conversations import conversation_line
 

@@ -161,6 +161,18 @@ def test_lost_episodes_are_played_again(whole, lag, placement, tmp_path):
     assert records(folder) == whole
 
 
+def test_the_trajectories_of_a_phase_are_counted_by_a_rollout_that_played_none_of_them(tmp_path):
+    """Regression: a pod that was restarted counted what it had played itself."""
+    run, scratch = manifest(tmp_path / "kept", "disaggregated", 1), tmp_path / "scratch"
+    run_disaggregated(run, scratch, phases=1)
+    rollout = stage_context(run, tmp_path / "again", 0)
+    assert run_stage("rollout", rollout) == 0
+    assert rollout.view.stages == []
+    for folder in (scratch / "rollout", tmp_path / "again"):
+        about = json.loads((folder / "artifacts" / "trajectories.json").read_text())
+        assert (about["phase"], about["iterations"], about["episodes"]) == (0, 5, 5 * 6 * 4)
+
+
 STAGES_OF_A_PHASE = ("provision", "train", "evaluate", "expand")
 
 

@@ -33,7 +33,7 @@ def play_phase(context: RunContext, phase: int) -> int:
     played = 0
     loaded: Published | None = None
     queue, channel = TrajectoryQueue(context.store), WeightChannel(context.store)
-    with Heartbeat(context.store, "rollout") as heartbeat:
+    with Heartbeat(context.store, "rollout", note=context.view.note) as heartbeat:
         published = heartbeat.wait_for(channel.newest)
         while not published.finished and published.phase <= phase:
             missing = first_missing(published, queue, channel)
@@ -90,7 +90,7 @@ def to_play(seen: Published, queue: TrajectoryQueue, channel: WeightChannel) -> 
 
 def learn_phase(context: RunContext, phase: int) -> Decision:
     """The learning side: prepare the run if it is new, then train on what the other side plays."""
-    with Heartbeat(context.store, "update") as heartbeat:
+    with Heartbeat(context.store, "update", note=context.view.note) as heartbeat:
         prepare(context)
         return train(context, phase, RemoteRollouts(context, heartbeat))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import RootModel
 
 from agentrl_components.errors import SpecError
+from agentrl_components.exchange import heartbeat
 from agentrl_components.run.journal import Journal
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.spec.rules.environments.vocabulary import check_words
@@ -64,12 +65,14 @@ class Fingerprints(RootModel[dict[str, EnvironmentFingerprint]]):
 async def provision(
     run: AgentRLRun, worlds: Mapping[str, World], journal: Journal, phase: int = 0
 ) -> None:
-    """Store the fingerprint of each environment. Raises `ContractError` if an environment breaks
-    the contract, and `SpecError` if its tasks are not those that the run has had so far."""
+    """Store the fingerprint of each environment, before the other stages of an attempt start.
+    Raises `ContractError` if an environment breaks the contract, and `SpecError` if its tasks are
+    not those that the run has had so far."""
     fingerprints = await environment_fingerprints(run, worlds)
     journal.check(run)
     check_fingerprints(run, journal.store, fingerprints)
     journal.begin(run)
+    heartbeat.forget(journal.store)
     journal.write_state("running", "the environments are ready")
     data = fingerprints.model_dump_json(indent=1).encode()
     journal.store.replace(keys.phase(phase, keys.FINGERPRINTS), data)

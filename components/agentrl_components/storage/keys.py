@@ -8,7 +8,8 @@
     trajectories/000120-000119.episodes episodes of iteration 120, sampled by policy 119, if
                                         rollout is another process or samples ahead
     policy/000120/                      weights after 120 iterations, if rollout is another process
-    heartbeats/<role>                   changes while the process of that role is alive
+    heartbeats/<role>                   changes while the process of that role is alive; absent
+                                        before it starts in an attempt at a phase
     phases/02/<name>                    environment fingerprints and decision of a phase
     evaluations/<name>.json             result of an evaluation: random, before, after, or
                                         iteration-000120 after 120 iterations, or

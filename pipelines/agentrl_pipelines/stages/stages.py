@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from agentrl_components.errors import StoreError
+from agentrl_components.exchange.heartbeat import announce
 from agentrl_components.run.journal import Journal
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import checkpoint, keys
@@ -82,6 +83,7 @@ def rollout(stage: StageContext) -> None:
     """Play episodes for the `update` stage (`placement: disaggregated`)."""
     from agentrl_components.tracking.tracker import SilentTracker
 
+    announce(stage.store(), "rollout")
     with open_run_context(stage, SilentTracker(), learns=False) as context:
         from agentrl_components.stages.disaggregated import play_phase
 
@@ -95,6 +97,7 @@ def rollout(stage: StageContext) -> None:
 
 def update(stage: StageContext) -> None:
     """Train on the episodes of the `rollout` stage (`placement: disaggregated`)."""
+    announce(stage.store(), "update")
     with open_run_context(stage) as context:
         from agentrl_components.stages.disaggregated import learn_phase
 

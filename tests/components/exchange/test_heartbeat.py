@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from agentrl_components.errors import RunError, StoreError
-from agentrl_components.exchange.heartbeat import Heartbeat
+from agentrl_components.exchange.heartbeat import Heartbeat, announce, forget
 from agentrl_components.storage import keys
 from agentrl_components.storage.memory import MemoryStore
 from agentrl_components.storage.records import RunState
@@ -15,12 +15,13 @@ from agentrl_components.storage.records import RunState
 class Clock:
     """Takes the place of `time.sleep` and `time.monotonic`, and keeps the delays."""
 
-    def __init__(self):
+    def __init__(self, limit_s=3600):
         self.delays = []
+        self._limit_s = limit_s
 
     def __call__(self, seconds):
         self.delays.append(seconds)
-        assert self.now() < 3600, "it waits for ever"
+        assert self.now() < self._limit_s, "it waits for ever"
 
     def now(self):
         return sum(self.delays)
@@ -72,15 +73,49 @@ def test_a_failure_that_is_retried_does_not_end_a_wait():
     assert waiting(store, clock).wait_for(after(100)) == "there"
 
 
-@pytest.mark.parametrize("before", [None, b"1 7"])
-def test_a_wait_ends_if_the_other_process_sends_no_heartbeat_for_too_long(before):
+def test_a_wait_ends_if_the_other_process_sends_no_heartbeat_for_too_long():
     store, clock = MemoryStore(), Clock()
-    if before is not None:
-        store.replace(keys.heartbeat("update"), before)
+    announce(store, "update")
     store.replace(keys.heartbeat("rollout"), b"1 1")
     with pytest.raises(RunError, match=r"^update has sent no heartbeat for 1800 s$"):
         waiting(store, clock).wait_for(never)
     assert 1800 < clock.now() <= 1820
+
+
+def test_a_process_that_has_not_started_is_waited_for_and_named_every_five_minutes():
+    """3400 s are 11 times 5 minutes and 100 s."""
+    store, clock, notes = MemoryStore(), Clock(), []
+    store.replace(keys.heartbeat("rollout"), b"1 1")
+    heartbeat = waiting(store, clock, note=notes.append)
+    assert heartbeat.wait_for(lambda: "there" if clock.now() > 3400 else None) == "there"
+    assert len(notes) == 11
+    assert notes[0] == (
+        "update has not started for 5 min: its pod may wait for a node, an image or a quota; "
+        "rollout waits for it"
+    )
+    assert notes[-1].startswith("update has not started for 55 min")
+
+
+def test_the_limit_counts_from_the_start_of_a_process_that_was_waited_for():
+    store, clock = MemoryStore(), Clock(limit_s=10_000)
+
+    def condition():
+        if clock.now() > 7200 and not store.exists(keys.heartbeat("update")):
+            announce(store, "update")
+
+    with pytest.raises(RunError, match="update has sent no heartbeat for 1800 s"):
+        waiting(store, clock).wait_for(condition)
+    assert 9000 < clock.now() <= 9020
+
+
+def test_heartbeats_of_an_earlier_attempt_are_forgotten_before_the_next_one():
+    store, clock = MemoryStore(), Clock()
+    for role in ("rollout", "update"):
+        announce(store, role)
+    forget(store)
+    assert store.objects == {}
+    heartbeat = waiting(store, clock)
+    assert heartbeat.wait_for(lambda: "there" if clock.now() > 3400 else None) == "there"
 
 
 def test_a_wait_goes_on_while_the_heartbeat_changes():

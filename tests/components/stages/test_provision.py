@@ -7,6 +7,7 @@ from corridor_run import manifest
 from corridor_server import served
 
 from agentrl_components.errors import SpecError
+from agentrl_components.exchange.heartbeat import announce
 from agentrl_components.run.journal import Journal
 from agentrl_components.stages.provision import check_actions, environment_fingerprints, provision
 from agentrl_components.storage import keys
@@ -92,6 +93,12 @@ def test_a_later_phase_is_refused_other_tasks_too(begun):
     start(begun, CorridorTasks(), phase=1)
     with pytest.raises(SpecError, match="other tasks"):
         start(begun, Shifted(), phase=2)
+
+
+def test_heartbeats_of_an_earlier_attempt_are_deleted(begun):
+    announce(begun, "update")
+    start(begun, CorridorTasks(), phase=1)
+    assert list(begun.list(keys.HEARTBEATS)) == []
 
 
 def test_tasks_may_change_before_there_is_a_result():

@@ -193,12 +193,54 @@ def test_first_and_last_success_of_a_phase_are_means_over_five_iterations():
     assert (first.success_first, first.success_last) == pytest.approx((0.3, 0.5))
 
 
+def test_iterations_without_a_measured_success_do_not_count_in_a_phase():
+    store = MemoryStore()
+    for iteration, success in enumerate((None, 0.4, 0.6, None)):
+        put_iteration(store, iteration, 0, 3, success)
+    first, *_ = build(store, RUN).phases
+    assert (first.iterations, first.success_first, first.success_last) == (4, 0.5, 0.5)
+
+
+def test_environments_have_first_and_last_success_their_last_limit_and_the_iterations_down():
+    """As of a phase, of 0.1 to 0.7; rooms are down in the fourth iteration, and not measured by the
+    first, which is of an earlier version."""
+    environments = [{"name": name, "builtin": "babyai"} for name in ("rooms", "halls")]
+    manifest = RUN.model_dump(mode="json", by_alias=True)
+    manifest["spec"]["environments"] = environments
+    store = MemoryStore()
+    of_rooms = {"success": None, "max_turns": None, "episodes": None}
+    for iteration in range(9):
+        put_iteration(store, iteration, 0, 3, 0.5)
+        down, played = iteration == 3, iteration - 1 - (iteration > 3)
+        if iteration:
+            of_rooms = {
+                "success": None if down else (played + 1) / 10,
+                "max_turns": 3.0 if iteration < 5 else 8.0,
+                "episodes": 0.0 if down else 4.0,
+            }
+        record = json.loads(store.get(keys.iteration(iteration)))
+        found = {f"train/rooms/{name}": v for name, v in of_rooms.items() if v is not None}
+        record["metrics"] |= found
+        store.replace(keys.iteration(iteration), json.dumps(record).encode())
+    rooms, halls = build(store, parse(manifest)).by_environment
+    assert (rooms.success_first, rooms.success_last) == pytest.approx((0.3, 0.5))
+    assert (rooms.name, rooms.max_turns, rooms.down) == ("rooms", 8, 1)
+    assert (halls.success_first, halls.max_turns, halls.down) == (None, None, 0)
+
+
 def test_consecutive_alarms_are_merged(store):
     alarms = build(store, RUN).alarms
     assert [(a.signal, a.first, a.last) for a in alarms] == [
         ("entropy_below", 2, 3),
         ("reward_drop", 3, 3),
     ]
+
+
+def test_an_alarm_that_fires_again_after_a_pause_is_listed_again():
+    store = MemoryStore()
+    for iteration, alarms in enumerate((["entropy_below"], [], ["entropy_below"])):
+        put_iteration(store, iteration, 0, 3, 0.5, alarms=alarms)
+    assert [(a.first, a.last) for a in build(store, RUN).alarms] == [(0, 0), (2, 2)]
 
 
 def test_the_best_checkpoint_is_the_one_with_the_best_held_out_success(store):

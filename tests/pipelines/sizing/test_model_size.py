@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 from qwen import QWEN_3B, QWEN_7B, TOY
 
@@ -14,10 +17,21 @@ def test_the_parameters_of_qwen_are_those_that_are_published():
     assert model_size(QWEN_7B).total == 7_615_616_512
 
 
-def test_the_count_is_that_of_the_decoder_that_is_built():
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mlp_bias": True},
+        {"qkv_bias": False, "out_bias": True},
+        {"normed": True},
+        {"tied": True},
+    ],
+)
+def test_the_count_is_that_of_the_decoder_that_is_built(options):
+    shape = replace(TOY, **options)
     with torch.device("meta"):
-        built = Decoder(TOY)
-    size = model_size(TOY)
+        built = Decoder(shape)
+    size = model_size(shape)
     assert size.total == size.trainable == sum(p.numel() for p in built.parameters())
     assert size.block == sum(p.numel() for p in built.model.layers[0].parameters())
     assert size.embedding == 64 * 128

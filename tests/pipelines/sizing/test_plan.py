@@ -43,6 +43,12 @@ def test_an_episode_of_the_longest_phase_fills_the_context_and_shorter_ones_thei
     assert (short.tokens, long.tokens) == (2 * 12 * 500, 3 * 12 * 1000)
 
 
+def test_an_episode_has_no_more_sampled_tokens_than_it_is_long():
+    short, long = phase_loads(_spec(model={"context": 300}))  # of 5 and 10 replies of 40 tokens
+    assert (short.length, short.sampled) == (150, 150)
+    assert (long.length, long.sampled) == (300, 300)
+
+
 def test_stated_tokens_per_turn_replace_the_context():
     short, long = phase_loads(_spec(), tokens_per_turn=60)
     assert (short.length, long.length) == (300, 600)
@@ -96,6 +102,25 @@ def test_an_update_costs_the_passes_that_the_learner_makes(changes, passes):
     assert math.isclose(found.update, usual.update * passes / 3)
 
 
+def test_each_epoch_of_an_update_costs_its_passes_and_the_logprobs_before_it_are_computed_once():
+    usual = make_plan(_spec(), TOY, UNIT).phases[1].duration
+    found = make_plan(_spec(update={"epochs": 2}), TOY, UNIT).phases[1].duration
+    assert usual is not None
+    assert found is not None
+    assert math.isclose(found.update, usual.update * (2 * 3 + 1) / 4)
+
+
+def test_the_devices_of_an_engine_share_its_operations():
+    compute = {"ray": "cluster", "samplers": {"count": 1, "gpus": 2, "tensorParallel": 2}}
+    assumed = Throughput(decode_share=1e9, prefill_share=0.5, turn_seconds=0)
+    plan = make_plan(_spec(rollout=VLLM, compute=compute), TOY, UNIT, assumed)
+    duration = plan.phases[1].duration
+    assert duration is not None
+    size = model_size(TOY)
+    forward = 2 * (size.total - size.embedding) + 2 * 4 * 8 * 16 * 1000
+    assert math.isclose(duration.rollout, 12 * 1000 * forward / (2 * 1e12 * 0.5), rel_tol=1e-6)
+
+
 def test_decoding_reads_the_weights_and_half_of_the_final_cache_at_each_token():
     assumed = Throughput(decode_share=0.5, prefill_share=1e9, turn_seconds=0)
     duration = make_plan(_spec(), TOY, UNIT, assumed).phases[1].duration
@@ -115,6 +140,16 @@ def test_episodes_that_the_cache_cannot_hold_wait():
     assert plan.phases[1].at_once == 5
     assert plan.phases[0].at_once == 10  # episodes of the first phase are half as long
     assert plan.sessions == 12  # those that wait in the engine have a session, too
+
+
+def test_no_more_episodes_are_in_flight_than_rollout_concurrency():
+    rollout = {"tasks": 3, "groupSize": 4, "maxTokensPerTurn": 40, "concurrency": 5}
+    plan = make_plan(_spec(rollout=rollout), TOY, UNIT, Throughput(turn_seconds=100.0))
+    assert [phase.at_once for phase in plan.phases] == [5, 5]
+    duration = plan.phases[1].duration
+    assert duration is not None
+    # Three rounds for 12 episodes, each of 10 turns. The rest is less than a second.
+    assert 3 * 10 * 100 < duration.rollout < 3 * 10 * 100 + 1
 
 
 def test_a_checkpoint_is_the_model_and_twelve_bytes_a_trained_parameter():

@@ -1,5 +1,7 @@
 """What is done about a run that goes on: it starts, works, and passes from phase to phase."""
 
+from datetime import timedelta
+
 import pytest
 from demo_run import NOW, PLATFORM, SERVED, UID, plan, run, started
 
@@ -11,8 +13,9 @@ from agentrl_operator.api.conditions import Kind, Reason
 from agentrl_operator.api.kfp_run import KfpRun
 from agentrl_operator.manifests import environment_server
 from agentrl_operator.planning import actions
-from agentrl_operator.planning.observation import Observation, Servers, Unknown
-from agentrl_operator.planning.progress import success_text
+from agentrl_operator.planning.observation import Observation, RayCluster, Servers, Unknown
+from agentrl_operator.planning.plan import Situation
+from agentrl_operator.planning.progress import success_text, with_clock_running
 
 
 def test_a_new_run_gets_a_finalizer_an_mlflow_run_and_its_first_kfp_run():
@@ -172,6 +175,22 @@ def test_the_horizon_is_that_of_the_current_phase(stored_phase, stored_turns, ho
     state = RunState(status="running", phase=stored_phase, max_turns=stored_turns, iteration=2)
     observed = Observation(kfp=KfpRun(state="RUNNING"), run_state=state)
     assert plan(status=started(phase_index=1), observed=observed).status.horizon == horizon
+
+
+def test_a_run_whose_pods_wait_in_kueues_queue_has_active_time_only_with_a_ray_cluster():
+    cluster = RayCluster(manifest="", deleting=False, wanted={}, ready={})
+    found = []
+    for seen in (
+        Observation(),
+        Observation(queued=True),
+        Observation(queued=True, ray_cluster=cluster),
+    ):
+        situation = Situation(
+            resource=run(), observation=seen, platform=PLATFORM, now=NOW + timedelta(seconds=30)
+        )
+        status = with_clock_running(situation, started())
+        found.append((status.active_time, status.active_seconds))
+    assert found == [(NOW, 0), (None, 30), (NOW, 0)]
 
 
 def test_success_is_empty_until_a_trained_policy_is_evaluated():

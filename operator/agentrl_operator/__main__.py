@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from agentrl_envs.http.listening import ALL_ADDRESSES
 from agentrl_operator.leader_election.election import LeaseName, Timing
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def _lease(_: click.Context, __: click.Parameter, text: str | None) -> LeaseName
 )
 @click.option(
     "--metrics-host",
-    default="0.0.0.0",
+    default=ALL_ADDRESSES,
     show_default=True,
-    help="Address of probes and metrics.",
+    help="Address of probes and metrics; ::, all of IPv6 and IPv4.",
 )
 @click.option(
     "--metrics-port",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import kopf
 
+from agentrl_envs.http.listening import ALL_ADDRESSES
 from agentrl_operator.clients.protocols import Clients
 from agentrl_operator.controller import watches
 from agentrl_operator.controller.controller import Controller
@@ -35,8 +36,8 @@ class Options:
 
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch; empty: all."""
-    host: str = "0.0.0.0"
-    """Address on which the probes listen."""
+    host: str = ALL_ADDRESSES
+    """Address on which the probes listen: see `listening_socket`."""
     port: int = 8080
     """Port of the probes; 0: chosen by the system."""
     workers: int = 16

@@ -286,7 +286,7 @@ def test_the_operator_connects_as_the_pods_of_runs_do(render: Render, tmp_path: 
     called = ("ml-pipeline.pipelines.svc", "mlflow", "minio.data.svc")
     assert told.proxy.no_proxy == (
         *(*inside, *named, *by_address, *called),
-        *("169.254.170.23", ".corp.test"),
+        *("169.254.170.23", "fd00:ec2::23", ".corp.test"),
     )
     pod = the(objects, "Deployment", "agentrl")["spec"]["template"]["spec"]
     (container,) = pod["containers"]

@@ -20,6 +20,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from agentrl_envs.http.listening import listening_socket
 from agentrl_envs.server.draining import Draining
 from agentrl_envs.server.request_timeout import http_protocol
 
@@ -31,9 +32,6 @@ KEEP_ALIVE_S = 75
 
 HEAD_TIMEOUT_S = 30.0
 """Seconds within which the head of a request must arrive on a connection."""
-
-BACKLOG = 2048
-"""Connections that wait to be accepted."""
 
 
 class ServeError(ValueError):
@@ -60,20 +58,13 @@ def is_loopback(host: str) -> bool:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind and listen; port 0: the system chooses. Raises `ServeError` if the port is in use."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio disables Nagle's algorithm only for sockets whose protocol is named.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Bind and listen as `listening_socket` does. Raises `ServeError` if the port is in use."""
     try:
-        bound.bind((host, port))
-        bound.listen(BACKLOG)
+        return listening_socket(host, port)
     except OSError as error:
-        bound.close()
         raise ServeError(
             f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another port"
         ) from None
-    return bound
 
 
 def serve(app: Starlette, bound: socket.socket, *, websockets: bool = False) -> None:

@@ -173,7 +173,7 @@ secret: {{ merge (dict "name" (default "mlpipeline-minio-artifact" $own.existing
 {{- $place := include "agentrl.place" . | fromJson }}
 {{- if not $place.outside }}{{ $inside = append $inside $place.host }}{{ end }}
 {{- end }}
-{{- concat $inside (list "169.254.170.23") .Values.proxy.noProxy | uniq | toJson }}
+{{- concat $inside (list "169.254.170.23" "fd00:ec2::23") .Values.proxy.noProxy | uniq | toJson }}
 {{- end }}
 
 {{/* Environment variables of the operator for connections to other services: those that agentrl_pipelines.platform

@@ -212,7 +212,8 @@ def _serve_command(builtin: str, environment: Environment) -> list[str]:
         for word in ("--options", f"{name}={json.dumps(value)}")
     ]
     port = str(ENVIRONMENT_PORT)
-    flags = ["--host", "0.0.0.0", "--port", port, "--token-env", TOKEN_VARIABLE]
+    # All addresses: that of the pod may be of either family.
+    flags = ["--host", "::", "--port", port, "--token-env", TOKEN_VARIABLE]
     # Stages send `timeoutS` with their calls, so that an edit of it does not restart the servers.
     flags += ["--timeout", str(MAX_TIMEOUT_S)]
     if environment.scaling is not None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from prometheus_client import generate_latest
 
+from agentrl_envs.http.listening import listening_socket
 from agentrl_operator.telemetry.metrics import Metrics
 
 LONGEST_SILENCE_S = 90.0
@@ -82,12 +83,13 @@ class Health:
 
 @asynccontextmanager
 async def probe_server(health: Health, host: str, port: int) -> AsyncIterator[int]:
-    """Serve the endpoints within this context; yields the port, which the system chooses for 0."""
+    """Serve the endpoints within this context, on what `listening_socket` makes of host and port;
+    yields the port."""
     # No keep-alive: Kopf would wait for the connections to close when the operator stops.
     runner = web.AppRunner(health.application(), access_log=None, keepalive_timeout=0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
+        site = web.SockSite(runner, listening_socket(host, port))
         await site.start()
         yield runner.addresses[0][1]
     finally:

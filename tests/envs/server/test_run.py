@@ -22,6 +22,8 @@ from agentrl_envs.server.run import ServeError, bind_socket, check_exposure, run
 def test_listening_beyond_loopback_requires_a_token():
     with pytest.raises(ServeError, match=r"0\.0\.0\.0 can be reached from other machines"):
         check_exposure("0.0.0.0", has_token=False)
+    with pytest.raises(ServeError, match=r":: can be reached from other machines"):
+        check_exposure("::", has_token=False)
     check_exposure("127.0.0.1", has_token=False)
     check_exposure("::1", has_token=False)
     check_exposure("0.0.0.0", has_token=True)

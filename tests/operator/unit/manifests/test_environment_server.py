@@ -49,7 +49,7 @@ def test_a_builtin_environment_is_served_by_our_image_with_its_options_as_json()
         "--options",
         'text="terse"',
         "--host",
-        "0.0.0.0",
+        "::",
         "--port",
         "8080",
         "--token-env",

@@ -1,15 +1,17 @@
 import json
+import socket
 import time
 
 import aiohttp
+import pytest
 from prometheus_client import generate_latest
 
 from agentrl_operator.telemetry.metrics import Metrics
 from agentrl_operator.telemetry.probes import Health, probe_server
 
 
-async def get(port, path):
-    url = f"http://127.0.0.1:{port}{path}"
+async def get(port, path, host="127.0.0.1"):
+    url = f"http://{host}:{port}{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return response.status, await response.text()
 
@@ -72,3 +74,11 @@ async def test_counters_that_alerts_watch_begin_at_zero_and_not_with_the_first_e
         'agentrl_runs_finished_total{state="Failed"}',
     ):
         assert f"{counter} 0.0" in page
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+async def test_probes_of_pods_with_addresses_of_either_family_are_answered():
+    health = Health(time.monotonic, Metrics())
+    async with probe_server(health, "::", 0) as port:
+        assert (await get(port, "/healthz"))[0] == 200
+        assert (await get(port, "/healthz", "[::1]"))[0] == 200

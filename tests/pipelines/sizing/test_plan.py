@@ -102,14 +102,6 @@ def test_an_update_costs_the_passes_that_the_learner_makes(changes, passes):
     assert math.isclose(found.update, usual.update * passes / 3)
 
 
-def test_each_epoch_of_an_update_costs_its_passes_and_the_logprobs_before_it_are_computed_once():
-    usual = make_plan(_spec(), TOY, UNIT).phases[1].duration
-    found = make_plan(_spec(update={"epochs": 2}), TOY, UNIT).phases[1].duration
-    assert usual is not None
-    assert found is not None
-    assert math.isclose(found.update, usual.update * (2 * 3 + 1) / 4)
-
-
 def test_the_devices_of_an_engine_share_its_operations():
     compute = {"ray": "cluster", "samplers": {"count": 1, "gpus": 2, "tensorParallel": 2}}
     assumed = Throughput(decode_share=1e9, prefill_share=0.5, turn_seconds=0)

@@ -57,12 +57,13 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
     if ray.is_initialized():
         reserved.check(ray.cluster_resources())
         return _nothing
-    with _signal_handlers_kept(), ExitStack() as connected:
-        if address == "embedded":
-            _start(reserved, connected)
-        else:
-            _join(own_cluster() if address == "cluster" else address, connected)
-        wait_for_nodes(reserved)
+    with ExitStack() as connected:
+        with _signal_handlers_kept():
+            if address == "embedded":
+                _start(reserved, connected)
+            else:
+                _join(own_cluster() if address == "cluster" else address, connected)
+        wait_for_nodes(reserved)  # for minutes, in which a signal stops the run
         return connected.pop_all().close
 
 

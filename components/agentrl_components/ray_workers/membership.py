@@ -61,7 +61,7 @@ class Cluster(Protocol):
         ...
 
     def pause(self, seconds: float) -> None:
-        """Wait. Raises what `check_ray` raises if Ray is not there any more."""
+        """Wait. Raises what `check_ray` raises."""
         ...
 
 

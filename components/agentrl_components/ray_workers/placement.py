@@ -36,7 +36,7 @@ class Placement(Protocol):
 
     def wait(self) -> None:
         """Wait until there is a place for every actor, after some were lost with their machine:
-        without a limit, as at the start. Raises what `check_ray` raises if Ray has ended."""
+        without a limit, as at the start. Raises what `check_ray` raises."""
         ...
 
     def close(self) -> None:
@@ -76,7 +76,8 @@ class ReservedPlaces:
     ) -> None:
         """Wait until there is room for all actors; without a limit, because others may use the
         cluster for days. `note` tells people after `noted_s` seconds. `trains` is false for an
-        evaluation, which has no trainers. Raises what `check_ray` raises if Ray has ended."""
+        evaluation, which has no trainers. Raises what `check_ray` raises, and gives the places
+        back then."""
         import ray
 
         self._trainers = reserved.trainers.count if trains else 0

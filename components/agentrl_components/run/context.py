@@ -10,6 +10,7 @@ from typing import Self
 
 from agentrl_components.errors import AbsentError, Stopped
 from agentrl_components.evaluation.best_checkpoint import best_number
+from agentrl_components.ray_workers.calls.results import checking
 from agentrl_components.rollout.tasks import DrawnTask, TaskPrefetcher, drawn_patiently
 from agentrl_components.run import saved_state
 from agentrl_components.run.base_model import at_commit, keep_model, recorded_commit
@@ -50,6 +51,7 @@ class RunContext(ExitStackOwner):
         pending: PendingWorkers | None = None,
     ) -> None:
         """`should_stop` returns the reason why the run should end at the next safe point, or None.
+        Such points are also the waits for Ray while the run is opened, which raises `Stopped` then.
         `learns` is false for a process that only plays: another one owns the training state.
         `pending` are worker processes as `WorkerGroup` takes them."""
         self.run, self.spec = run, run.spec
@@ -86,7 +88,10 @@ class RunContext(ExitStackOwner):
                 self.conversations = given_conversations(self.spec)
             note = self.view.note
             spec = at_commit(self.spec, recorded_commit(self.store))
-            workers = WorkerGroup(spec, self.scratch, self._pending, note=note)
+            # Room on a Ray cluster may be waited for for days, and a stop loses nothing here. Later
+            # one could skip a checkpoint.
+            with checking(self.check_stop):
+                workers = WorkerGroup(spec, self.scratch, self._pending, note=note)
             self.workers = opened.enter_context(workers)
             keep_model(self.store, self.spec.model, workers.folder)
             self.collector = workers.collector

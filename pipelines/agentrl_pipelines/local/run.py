@@ -110,7 +110,8 @@ def _run_until_done(
     """Run all stages. If processes that hold the model die, open new ones and resume from the last
     checkpoint, unless the run is to stop. Raises `WorkersLostError` if they die
     `MAX_LOSSES_WITHOUT_PROGRESS` times and finish no iteration in between that is new: iterations
-    since the last checkpoint are done again. An error that ends the run is part of its state."""
+    since the last checkpoint are done again. An error that ends the run is part of its state.
+    A run that is stopped while it is opened counts as stopped, if the process before was killed."""
     lost, reached = 0, -1
     begun = False  # until then the state is that of an earlier process
     while True:
@@ -135,7 +136,7 @@ def _run_until_done(
                 raise given_up from error
             view.note(f"{error}; the run resumes from its last checkpoint")
         except BaseException as error:
-            if begun:
+            if begun or isinstance(error, Stopped):
                 if isinstance(error, StoreError):  # writing the state may take two minutes, too
                     view.note(str(error))
                 _write_end(context.journal, error)
@@ -150,6 +151,8 @@ def _write_end(journal: Journal, error: BaseException) -> None:
     with suppress(StoreError):  # the store may be what failed
         if not isinstance(error, Exception):
             journal.write_state("stopped", "interrupted")  # at once, by a second signal
+        elif isinstance(error, Stopped):  # while it was opened
+            journal.write_state("stopped", str(error))
         elif isinstance(error, RunError | WorldError):
             journal.write_state("failed", str(error), reason=reason)
         else:

@@ -1,7 +1,8 @@
 """What SIGINT, SIGTERM and SIGHUP do to a run on this machine.
 
 The first signal stops a run before its next evaluation, warm start or iteration, after a checkpoint
-that covers all iterations; only the work of a warm start is lost that has begun. The next one stops
+that covers all iterations; only the work of a warm start is lost that has begun. While actors are
+opened, or wait for room on a Ray cluster, it stops the run within seconds. The next one stops
 it at once: processes that may hang in an environment are killed, and so is this process
 if it does not end soon. A run that is killed is resumed from its last checkpoint.
 """

@@ -16,6 +16,8 @@ from ray_bench import connected, model_folder, reserved
 from ray_nodes import below, started
 from started import started as program
 
+from agentrl_components.errors import Stopped
+from agentrl_components.ray_workers.calls.results import checking
 from agentrl_components.ray_workers.nodes.embedded import restrict_access
 from agentrl_components.ray_workers.placement import AnyNode, ReservedPlaces, open_placement
 from agentrl_components.ray_workers.trainers import RayTrainers
@@ -122,6 +124,21 @@ def test_a_run_that_finds_no_room_holds_nothing_and_says_what_it_waits_for(ray):
     second.join(30.0)
     assert_free(ray, 1)
     opened[0].close()
+
+
+def test_a_run_that_is_to_stop_waits_no_longer_for_room_and_gives_its_places_back(ray):
+    """Regression: a signal and the deadline were looked at after there was room, days later."""
+    polls = iter(range(2))
+
+    def stop_later():
+        if next(polls, None) is None:
+            raise Stopped("terminated")
+
+    other = ReservedPlaces(reserved(2, 1), print)
+    with checking(stop_later), pytest.raises(Stopped, match="terminated"):
+        ReservedPlaces(reserved(2, 2), print)
+    other.close()
+    assert_free(ray, 4)
 
 
 def test_trainers_work_in_their_places_and_an_evaluation_reserves_none(ray, tmp_path):

@@ -29,6 +29,16 @@ class DyingContext:
         raise AssertionError("it was never opened")
 
 
+class StoppedOpening(DyingContext):
+    """A run that is stopped while it is opened."""
+
+    def __init__(self, journal):
+        super().__init__(0, journal)
+
+    def __enter__(self):
+        raise Stopped("the terminal was closed")
+
+
 class DyingStages(DyingContext):
     """A run that was opened, and whose stages end with `error`."""
 
@@ -89,6 +99,28 @@ def test_a_run_that_is_to_stop_does_not_start_its_processes_again(tmp_path):
 def test_a_finished_iteration_begins_the_count_anew(tmp_path):
     view, _ = run_until_given_up(tmp_path, 4, 4, 5, 5, 6, 6, 6)
     assert len(view.notes) == 6
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("running", "iteration 4"), ("stopped", "the terminal was closed")),
+        (("succeeded", "8 iterations"), ("succeeded", "8 iterations")),
+        (None, ("unknown", "")),
+    ],
+)
+def test_a_run_that_is_stopped_while_it_is_opened_does_not_count_as_running(
+    tmp_path, before, after
+):
+    """It waits for room on a Ray cluster, where the process before was killed."""
+    store = DirectoryStore(tmp_path)
+    if before is not None:
+        Journal(store).write_state(*before)
+    stopped = StoppedOpening(Journal(store))
+    with pytest.raises(Stopped, match="the terminal was closed"):
+        _run_until_done(lambda: stopped, SilentProgressView(), tmp_path)
+    state = read_state(store)
+    assert (state.status, state.message) == after
 
 
 @pytest.mark.parametrize(

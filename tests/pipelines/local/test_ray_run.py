@@ -16,9 +16,12 @@ from corridor_run import manifest
 from local_run import AGENTRL, results, run_to_end
 from started import started
 
+from agentrl_components.errors import Stopped
+from agentrl_components.run.journal import Journal
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.spec import dump
 from agentrl_components.storage.open import DirectoryStore
+from agentrl_components.storage.records import read_state
 from agentrl_components.tracking.tracker import MemoryTracker
 from agentrl_pipelines.cli.commands.metrics import lines
 from agentrl_pipelines.local.run import run_local
@@ -203,3 +206,15 @@ def test_a_run_goes_on_after_its_driver_was_killed_and_nothing_of_it_is_left(cal
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "resumed after iteration" in again.stdout
     assert results(root) == calm
+
+
+def test_a_run_whose_deadline_has_passed_stops_before_its_actors_have_opened(tmp_path):
+    """Regression: it opened all of them first."""
+    journal = Journal(DirectoryStore(tmp_path / "store"))
+    journal.wall_seconds["rollout"] = 100.0
+    journal.write_state("running", "iteration 4")
+    view = SilentProgressView()
+    with pytest.raises(Stopped, match=r"\(100\) has passed; to go on, raise it"):
+        run_to_end(manifest(compute=RAY, activeDeadlineSeconds=100), tmp_path, view)
+    assert view.stages == []
+    assert read_state(journal.store).status == "stopped"

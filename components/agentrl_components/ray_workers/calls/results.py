@@ -1,7 +1,8 @@
 """Results of calls to Ray actors, with the errors of this project.
 
 Ray's own calls wait for ever, or end the process, when the raylet or the head has died. So nothing
-here waits longer than `POLL_S` without asking whether Ray is still there.
+here waits longer than `POLL_S` without asking whether Ray is still there, and, while actors are
+opened, whether the run is to stop.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ REASON_LENGTH = 400
 """Most characters of Ray's reason in an error."""
 
 _checks: list[Callable[[], None]] = []
-"""Checks of the connection to Ray; a process has one connection."""
+"""Checks of what this process waits for: its one connection to Ray, and that it may go on."""
 
 
 @contextmanager
 def checking(check: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, waiting calls `check`, which raises if Ray is not there any more."""
+    """While the block runs, waiting calls `check`, which raises if Ray is not there any more, or
+    `Stopped` if nothing is lost by ending the wait."""
     _checks.append(check)
     try:
         yield
@@ -39,7 +41,7 @@ def checking(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_ray() -> None:
-    """Raise what the connection's check raises if Ray is not there any more."""
+    """Raise what a check of `checking` raises: Ray is not there any more, or the run is to stop."""
     for check in _checks:
         check()
 

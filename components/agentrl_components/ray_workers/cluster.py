@@ -34,9 +34,10 @@ QUIET = {
 }
 
 
-def connect(address: str, reserved: Reservations) -> Callable[[], None]:
+def connect(address: str, reserved: Reservations, *, trains: bool = True) -> Callable[[], None]:
     """Connect this process to Ray, and return a function that disconnects it. `address` is
-    `compute.ray`. A connection that exists already is used, and stays.
+    `compute.ray`. A connection that exists already is used, and stays. `trains` is false for an
+    evaluation, which has no trainers.
 
     Raises:
         RunError: Ray is not installed, nothing answers at the address, or a node that the cluster
@@ -63,7 +64,7 @@ def connect(address: str, reserved: Reservations) -> Callable[[], None]:
                 _start(reserved, connected)
             else:
                 _join(own_cluster() if address == "cluster" else address, connected)
-        wait_for_nodes(reserved)  # for minutes, in which a signal stops the run
+        wait_for_nodes(reserved, trains=trains)  # for minutes, in which a signal stops the run
         return connected.pop_all().close
 
 

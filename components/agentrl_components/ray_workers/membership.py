@@ -105,9 +105,11 @@ class ConnectedCluster:
         time.sleep(seconds)
 
 
-def wait_for_nodes(reserved: Reservations, cluster: Cluster | None = None) -> None:
+def wait_for_nodes(
+    reserved: Reservations, cluster: Cluster | None = None, *, trains: bool = True
+) -> None:
     """Return when actors can be started: no node that Ray counts as alive has died, and there is
-    room for what is reserved.
+    room for what is reserved. `trains` is false for an evaluation, which has no trainers.
 
     Raises:
         SpecError: the cluster is too small, and has lost no node in the last `REPLACED_S`.
@@ -118,7 +120,7 @@ def wait_for_nodes(reserved: Reservations, cluster: Cluster | None = None) -> No
     if reserved.own_cluster:
         _wait_for_groups(reserved, cluster)
     else:
-        _wait_for_room(reserved, cluster)
+        _wait_for_room(reserved, cluster, trains=trains)
 
 
 def _wait_until_noticed(cluster: Cluster) -> None:
@@ -148,13 +150,14 @@ def _wait_for_groups(reserved: Reservations, cluster: Cluster) -> None:
         cluster.pause(POLL_S)
 
 
-def _wait_for_room(reserved: Reservations, cluster: Cluster) -> None:
+def _wait_for_room(reserved: Reservations, cluster: Cluster, *, trains: bool) -> None:
     """Wait until a node that was lost is replaced, if the others are too few."""
     deadline = cluster.now() + REPLACED_S
     while True:
         try:
             reserved.check(cluster.resources())
-            return reserved.check_nodes([one.resources for one in cluster.members() if one.alive])
+            alive = [one.resources for one in cluster.members() if one.alive]
+            return reserved.check_nodes(alive, trains=trains)
         except SpecError as too_small:
             if not any(map(_lost_lately, cluster.members())):
                 raise

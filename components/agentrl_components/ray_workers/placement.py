@@ -8,18 +8,18 @@ share one where it is large enough.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 
 from agentrl_components.errors import RunError
+from agentrl_components.ray_workers.calls.opening import RepeatedNotes
 from agentrl_components.ray_workers.calls.results import check_ray
 from agentrl_components.ray_workers.nodes.address import check_answers
-from agentrl_components.ray_workers.resources import Reservation, Reservations
+from agentrl_components.ray_workers.resources import Reservations
 
 NOTED_S = 10.0
-"""How long to wait for places before people are told."""
+"""How long to wait for places before people are told, and again after twice the time."""
 POLL_S = 1.0
 
 
@@ -82,8 +82,8 @@ class ReservedPlaces:
 
         self._trainers = reserved.trainers.count if trains else 0
         self._note, self._noted_s = note, noted_s
-        self._places = reserved.places(trains=trains)
-        bundles = [_bundle(one) for one in self._places]
+        self._reserved, self._places = reserved, reserved.places(trains=trains)
+        bundles = [one.needs() for one in self._places]
         self._group = ray.util.placement_group(bundles, strategy="PACK")
         with ExitStack() as failed:
             failed.callback(self.close)
@@ -97,12 +97,10 @@ class ReservedPlaces:
         return self._at(self._trainers + place)
 
     def wait(self) -> None:
-        deadline, noted = time.monotonic() + self._noted_s, False
+        notes = RepeatedNotes(self._note, self._noted_s)
         while not self._group.wait(timeout_seconds=POLL_S):
             check_ray()
-            if not noted and time.monotonic() > deadline:
-                noted = True
-                self._note(f"waits for room on the Ray cluster of spec.compute.ray: {self._lack()}")
+            notes(self._lack)
 
     def close(self) -> None:
         import ray
@@ -112,17 +110,18 @@ class ReservedPlaces:
             ray.util.remove_placement_group(self._group)
 
     def _lack(self) -> str:
-        """What is needed and not reserved yet, and how much of it is free, in words."""
+        """Which actors have no place yet, and what is free on each machine, in words."""
         import ray
+        from ray._private.state import available_resources_per_node
 
         nodes = ray.util.placement_group_table(self._group)["bundles_to_node_id"]
-        places = [one for index, one in enumerate(self._places) if not nodes.get(index)]
-        free: Mapping[str, float] = ray.available_resources()
-        needed = {"GPUs": sum(one.gpus for one in places), "CPUs": sum(one.cpus for one in places)}
-        return ", ".join(
-            f"{amount:g} {name} are needed, and {free.get(name[:-1], 0.0):g} are free"
-            for name, amount in needed.items()
-            if amount
+        lacking = [index for index in range(len(self._places)) if not nodes.get(index)]
+        trainers = sum(index < self._trainers for index in lacking)
+        free = list(available_resources_per_node().values())
+        actors = self._reserved.actors(trainers, len(lacking) - trainers)
+        return (
+            "waits for room on the Ray cluster of spec.compute.ray: there is none for "
+            f"{actors}; free machines, or parts of them: {self._reserved.machines(free)}"
         )
 
     def _at(self, index: int) -> dict[str, Any]:
@@ -140,8 +139,3 @@ def open_placement(
     if address in ("embedded", "cluster"):
         return AnyNode()
     return ReservedPlaces(reserved, note, trains=trains)
-
-
-def _bundle(place: Reservation) -> dict[str, float]:
-    amounts = {"CPU": place.cpus, "GPU": float(place.gpus), "memory": float(place.memory)}
-    return {name: amount for name, amount in amounts.items() if amount}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ from agentrl_components.errors import SpecError
 from agentrl_components.spec import Compute, Samplers, Trainers
 from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
 from agentrl_components.spec.quantities import quantity_value, whole_cpus
+
+RAYS_UNIT = 1e-4
+"""The smallest amount of a resource that Ray counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,11 @@ class Reservation:
     group: str = ""
     """The worker group of the run's own cluster, and the Ray resource of its nodes of which each
     actor takes one. Empty: the cluster has no such groups."""
+
+    def needs(self) -> dict[str, float]:
+        """What is reserved, by Ray's names."""
+        amounts = {"CPU": self.cpus, "GPU": float(self.gpus), "memory": float(self.memory)}
+        return {name: amount for name, amount in amounts.items() if amount}
 
     def options(self) -> dict[str, Any]:
         """As arguments of Ray's `options`."""
@@ -76,9 +85,13 @@ class Reservations:
     def places(self, *, trains: bool) -> list[Reservation]:
         """What each actor reserves: trainers, and then samplers. `trains` is false for an
         evaluation, which has no trainers."""
-        trainers = [self.trainer] * self.trainers.count if trains else []
+        trainers, samplers = self.counts(trains=trains)
+        return [self.trainer] * trainers + [self.sampler] * samplers
+
+    def counts(self, *, trains: bool) -> tuple[int, int]:
+        """How many trainers reserve something, and how many samplers."""
         own = not (trains and self.shared)
-        return trainers + ([self.sampler] * self.samplers.count if own else [])
+        return self.trainers.count if trains else 0, self.samplers.count if own else 0
 
     def _total(self, trainer: float, sampler: float) -> float:
         own = 0 if self.shared else self.samplers.count * sampler
@@ -102,9 +115,10 @@ class Reservations:
                     ]
                 )
 
-    def check_nodes(self, nodes: Sequence[Mapping[str, float]]) -> None:
-        """Raise `SpecError` if an actor fits on no node; `nodes` are their resources. Ray would
-        wait for such a node without a limit."""
+    def check_nodes(self, nodes: Sequence[Mapping[str, float]], *, trains: bool = True) -> None:
+        """Raise `SpecError` if the actors do not fit on the nodes, however they are placed, when
+        nobody else uses them; `nodes` are their resources. `trains` is that of `places`. Ray would
+        wait for other nodes without a limit."""
         if not nodes:
             return  # the head did not say which there are
         wanted = (
@@ -121,6 +135,42 @@ class Reservations:
                         f"the largest one of the Ray cluster has {most:g}; lower it"
                     ]
                 )
+        self._check_places(nodes, trains=trains)
+
+    def _check_places(self, nodes: Sequence[Mapping[str, float]], *, trains: bool) -> None:
+        """As `check_nodes`, for actors that each fit on some node as far as one resource goes."""
+        trainers, samplers = self.counts(trains=trains)
+        fit, beside = _most_placed(nodes, self.trainer, trainers, self.sampler, samplers)
+        if (fit, beside) == (trainers, samplers):
+            return
+        role, placed, count = ("trainers", fit, trainers)
+        if fit == trainers:
+            role, placed, count = ("samplers", beside, samplers)
+        raise SpecError(
+            [
+                f"spec.compute.{role}: {placed} of {count} {role} fit on the machines of the Ray "
+                f"cluster ({self.machines(nodes)}); each actor must be on one machine, and there "
+                f"are {self.actors(trainers, samplers)}; lower what they reserve, or their count"
+            ]
+        )
+
+    def actors(self, trainers: int, samplers: int) -> str:
+        """So many actors, and what they reserve, in words."""
+        counts = (("trainers", trainers, self.trainer), ("samplers", samplers, self.sampler))
+        return " and ".join(
+            f"{count} {role} ({_amounts(needs, needs)} each)"
+            for role, count, place in counts
+            if count and (needs := place.needs())
+        )
+
+    def machines(self, nodes: Sequence[Mapping[str, float]]) -> str:
+        """Machines with the resources `nodes`, in words: what they have of those that actors
+        reserve. Those without CPUs and GPUs are left out."""
+        names = self.trainer.needs() | self.sampler.needs()
+        kinds = Counter(
+            _amounts(node, names) for node in nodes if node.get("CPU") or node.get("GPU")
+        )
+        return "; ".join(f"{count} with {kind}" for kind, count in kinds.items()) or "none"
 
     def missing(self, available: Mapping[str, float]) -> str:
         """Which nodes the run's own cluster with the resources `available` lacks, in words; empty
@@ -167,6 +217,46 @@ def assigned_gpus() -> list[str]:
     import ray
 
     return list(ray.get_runtime_context().get_accelerator_ids().get("GPU", []))
+
+
+def _amounts(resources: Mapping[str, float], names: Iterable[str]) -> str:
+    """The resources `names` in words."""
+    found = {name: resources.get(name, 0.0) for name in names}
+    return ", ".join(
+        f"{amount / 2**30:.1f} GiB of memory" if name == "memory" else f"{amount:g} {name}s"
+        for name, amount in found.items()
+    )
+
+
+def _most_placed(
+    nodes: Sequence[Mapping[str, float]],
+    trainer: Reservation,
+    trainers: int,
+    sampler: Reservation,
+    samplers: int,
+) -> tuple[int, int]:
+    """How many trainers can be placed on the nodes, and how many samplers beside so many trainers:
+    the most of all ways to place them."""
+    most = {0: 0}  # the most samplers on the nodes so far, by the number of trainers there
+    for node in nodes:
+        more: dict[int, int] = {}
+        for own in range(_room(node, trainer, trainers) + 1):
+            used = trainer.needs()
+            left = {name: has - own * used.get(name, 0.0) for name, has in node.items()}
+            beside = _room(left, sampler, samplers)
+            for placed, others in most.items():
+                both = min(placed + own, trainers)
+                more[both] = max(more.get(both, 0), min(others + beside, samplers))
+        most = more
+    return max(most), most[max(most)]
+
+
+def _room(left: Mapping[str, float], place: Reservation, most: int) -> int:
+    """How many of `most` actors have room in what is left of a node."""
+    rooms = (
+        int((left.get(n, 0.0) + RAYS_UNIT / 2) / amount) for n, amount in place.needs().items()
+    )
+    return max(0, min([most, *rooms]))
 
 
 def _node(cpu: str, gpus: int, group: str) -> Reservation:

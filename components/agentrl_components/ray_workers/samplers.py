@@ -195,7 +195,8 @@ class RaySamplers:
             for place, death in lost.items():
                 self._note(f"{self._names[place]} is replaced: {death}")
                 self._lifetime.end(self._names[place], self.actors[place])
-            wait_for_nodes(self._reserved)  # they may have died with their node
+            # They may have died with their node.
+            wait_for_nodes(self._reserved, trains=self._transfer is not None)
             self._placement.wait()
             self.take_gpus()
             for place in places:

@@ -1,4 +1,5 @@
-"""What people are told while actors open, which takes minutes with large models."""
+"""What people are told while a run waits: until actors open, which takes minutes with large models,
+or have room."""
 
 from __future__ import annotations
 
@@ -8,6 +9,28 @@ from typing import Any
 
 FIRST_S = 60.0
 """Time to the first note. Each further one comes after twice the time of the one before."""
+
+
+class RepeatedNotes:
+    """Tells people something again and again while it is so."""
+
+    def __init__(
+        self,
+        note: Callable[[str], None],
+        first_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """The first note comes after `first_s` seconds, each further one after twice the time of
+        the one before."""
+        self._note, self._next_s, self._clock = note, first_s, clock
+        self._began = clock()
+
+    def __call__(self, text: Callable[[], str]) -> None:
+        """To be called all the time; `text` is what to say now."""
+        passed = self._clock() - self._began
+        if passed >= self._next_s:
+            self._next_s = 2 * passed
+            self._note(text())
 
 
 class OpeningNotes:

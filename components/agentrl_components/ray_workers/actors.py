@@ -17,6 +17,7 @@ from agentrl_components.ray_workers.hand_over.sparse import SparseTransfer
 from agentrl_components.ray_workers.hand_over.transfer import ChangesTransfer, WeightTransfer
 from agentrl_components.ray_workers.lifetimes import lifetime_of
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.nodes.installed_code import installed_code
 from agentrl_components.ray_workers.placement import open_placement
 from agentrl_components.ray_workers.resources import Reservation, reservations
 from agentrl_components.ray_workers.samplers import RaySamplers
@@ -42,8 +43,8 @@ class Actors(ExitStackOwner):
         """Connect to Ray and start the actors, or take over those that an earlier driver has left.
         `trains` is false for an evaluation, whose samplers play with the weights of the model
         folder. `note` gets what people should know about these actors. Raises what `connect`
-        raises, and `ModelError` if the model cannot be opened, split or handed over as the manifest
-        says."""
+        raises, `SpecError` if a machine has another AgentRL, and `ModelError` if the model cannot
+        be opened, split or handed over as the manifest says."""
         assert spec.compute.ray is not None
         reserved = reservations(spec.compute)
         _check_division(spec, model)
@@ -53,7 +54,9 @@ class Actors(ExitStackOwner):
             opened.callback(connect(spec.compute.ray, reserved, trains=trains))
             placement = open_placement(spec.compute.ray, reserved, note, trains=trains)
             opened.callback(placement.close)
-            self._lifetime = lifetime = lifetime_of(spec, model.vocabulary, trains=trains)
+            self._lifetime = lifetime = lifetime_of(
+                spec, model.vocabulary, trains=trains, code=installed_code()
+            )
             transfer: WeightTransfer | None = None
             if trains:
                 device = _device(reserved.trainer)

@@ -124,13 +124,14 @@ class Lasting:
 Lifetime = WithDriver | Lasting
 
 
-def lifetime_of(spec: RunSpec, vocabulary: Sequence[str], *, trains: bool) -> Lifetime:
-    """How long the actors of a run stay. `vocabulary` and `trains` are as `Actors` takes them.
-    Those that share GPUs end with their driver: samplers of an evaluation need the GPUs of trainers
-    that a phase would leave."""
+def lifetime_of(spec: RunSpec, vocabulary: Sequence[str], *, trains: bool, code: str) -> Lifetime:
+    """How long the actors of a run stay. `vocabulary` and `trains` are as `Actors` takes them,
+    and `code` is the driver's `installed_code`, which its actors run, too. Those that share GPUs
+    end with their driver: samplers of an evaluation need the GPUs of trainers that a phase would
+    leave."""
     if spec.compute.ray != "cluster" or spec.compute.share_gpus:
         return WithDriver()
-    made_of = f"{spec.model_dump_json()} {list(vocabulary)} {trains}"
+    made_of = f"{code} {spec.model_dump_json()} {list(vocabulary)} {trains}"
     return Lasting(hashlib.sha256(made_of.encode()).hexdigest()[:16])
 
 

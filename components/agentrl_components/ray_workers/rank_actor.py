@@ -14,6 +14,7 @@ from agentrl_components.ray_workers.checkpoints.rank_store import RankStore, ran
 from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
 from agentrl_components.ray_workers.hand_over.nccl_sender import Sender, open_sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.nodes.installed_code import check_code
 from agentrl_components.ray_workers.resources import SharedGpu, assigned_gpus, use_assigned_gpus
 from agentrl_components.sharded.hand_over.bucket import ChangeBucket, change_bucket
 from agentrl_components.sharded.hand_over.shared_memory import SharedBucket, SharedBuckets
@@ -38,9 +39,11 @@ class RankActor(Rank):
         """The weights of the hand-over under way, in memory that a sampler reads."""
         self._store = RankStore(setup.spec.storage)
 
-    def open_folder(self) -> None:
+    def open_folder(self, code: str) -> None:
         """Open the model folder on this machine. Comes before `open_models`. It is not part of the
-        constructor, whose errors Ray reports as the death of the actor. Raises `ModelError`."""
+        constructor, whose errors Ray reports as the death of the actor. Raises `ModelError`, and
+        `SpecError` if `code`, which the driver runs, is not installed on this machine."""
+        check_code(code)
         self._setup = replace(self._setup, folder=self._model.open(self.spec))
 
     def whereabouts(self) -> tuple[str, bool]:

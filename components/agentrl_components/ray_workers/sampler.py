@@ -20,6 +20,7 @@ from agentrl_components.ray_workers.calls.busy_time import BusyTime
 from agentrl_components.ray_workers.calls.notes import NoteHandler
 from agentrl_components.ray_workers.calls.silence import Progress
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.nodes.installed_code import check_code
 from agentrl_components.ray_workers.resources import SharedGpu, use_assigned_gpus
 from agentrl_components.rollout.collector import replay_lost
 from agentrl_components.rollout.episode import Job, Rules
@@ -87,16 +88,18 @@ class Sampler:
         """Time in which episodes are played."""
         self._tokens = (0, 0)
 
-    async def open(self) -> None:
+    async def open(self, code: str) -> None:
         """Open the model folder and the environments, and start the engine. Comes before all other
         calls. It is not part of the constructor, whose errors Ray reports as the death of the
         actor.
 
         Raises:
             ModelError, EngineError: the engine cannot run the model.
-            SpecError: an environment refuses its options.
+            SpecError: an environment refuses its options, or `code`, which the driver runs, is not
+                installed on this machine.
             WorkersLostError: an environment does not answer.
         """
+        check_code(code)
         if self._opened is None:
             try:
                 self._opened = self._open_player(self._model.open(self._spec))

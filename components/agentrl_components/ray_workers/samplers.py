@@ -15,6 +15,7 @@ from agentrl_components.ray_workers.hand_over.transfer import HandOver, WeightTr
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.membership import wait_for_nodes
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.nodes.installed_code import installed_code
 from agentrl_components.ray_workers.placement import AnyNode, Placement
 from agentrl_components.ray_workers.resources import Reservations, SharedGpu
 from agentrl_components.rollout.episode import Job, Rules
@@ -74,13 +75,14 @@ class RaySamplers:
         self._note: Callable[[str], None] = lambda _: None
         self.opened = False
         """Whether `open` has returned."""
-        self._opening = [actor.open.remote() for actor in self.actors]
+        self._opening = [actor.open.remote(installed_code()) for actor in self.actors]
 
     def open(self, note: Callable[[str], None] = lambda _: None) -> Self:
         """Wait until the samplers can play. `note` is told how many can, if that takes minutes,
         and from then on of each sampler that is replaced.
-        Ends them and raises `ModelError` or `EngineError` if an engine cannot run the model, and
-        `WorkersLostError` if a sampler dies or an environment does not answer."""
+        Ends them and raises `ModelError` or `EngineError` if an engine cannot run the model,
+        `SpecError` if a machine has another AgentRL, and `WorkersLostError` if a sampler dies or an
+        environment does not answer."""
         self._note = note
         with ExitStack() as failed:
             failed.callback(self.close)
@@ -219,7 +221,8 @@ class RaySamplers:
         """Wait until samplers that were started can play with the weights of the last hand-over.
         Returns those that are lost, by place."""
         notes = OpeningNotes("new samplers", len(places), self._note)
-        answers = outcomes([self.actors[place].open.remote() for place in places], notes)
+        calls = [self.actors[place].open.remote(installed_code()) for place in places]
+        answers = outcomes(calls, notes)
         found = dict(zip(places, answers, strict=True))
         lost = {place: one for place, one in found.items() if isinstance(one, WorkersLostError)}
         opened = [place for place in places if place not in lost]

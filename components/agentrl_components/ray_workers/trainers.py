@@ -20,6 +20,7 @@ from agentrl_components.ray_workers.checkpoints.store_shards import FOLDERS, Sto
 from agentrl_components.ray_workers.hand_over.rank_source import RankSource
 from agentrl_components.ray_workers.lifetimes import Lifetime, WithDriver
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.nodes.installed_code import installed_code
 from agentrl_components.ray_workers.placement import AnyNode, Placement
 from agentrl_components.ray_workers.resources import Reservations, SharedGpu
 from agentrl_components.sharded.rank import RankSetup
@@ -82,12 +83,13 @@ class RayTrainers:
     def open(self, note: Callable[[str], None] = lambda _: None) -> Self:
         """Wait until each rank has its shard of the model in the folder. `note` is told how many
         have, if that takes minutes. Ends the ranks and raises `ModelError` if the model cannot be
-        opened, and `WorkersLostError` if a rank dies."""
+        opened, `SpecError` if a machine has another AgentRL, and `WorkersLostError` if a rank
+        dies."""
         with ExitStack() as failed:
             failed.callback(self.close)
             if not self.taken_over:
                 # Before `join`, in which they wait for each other for a limited time.
-                self._open_all("open_folder", note)
+                self._open_all("open_folder", note, installed_code())
                 address, *_ = self._all("meeting_point")
                 self._all("join", address)
             self._open_all("open_models", note)
@@ -217,9 +219,9 @@ class RayTrainers:
         """Call a method of every rank with the same arguments."""
         return call_all(self._actors, method, *arguments, **named)
 
-    def _open_all(self, method: str, note: Callable[[str], None]) -> None:
+    def _open_all(self, method: str, note: Callable[[str], None], *arguments: object) -> None:
         """As `_all`, with notes."""
-        calls = [getattr(actor, method).remote() for actor in self._actors]
+        calls = [getattr(actor, method).remote(*arguments) for actor in self._actors]
         results(calls, OpeningNotes("trainers", self._ranks, note))
 
     def _each(self, method: str, first: object, shares: Sequence[Share]) -> list[Any]:

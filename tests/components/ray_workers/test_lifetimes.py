@@ -97,11 +97,18 @@ def with_environment(url):
 
 
 def test_actors_stay_on_the_cluster_that_is_the_runs_own_alone():
-    assert isinstance(lifetime_of(spec(compute={"ray": "embedded"}), (), trains=True), WithDriver)
+    embedded, own = (spec(compute={"ray": one}) for one in ("embedded", "cluster"))
+    assert isinstance(lifetime_of(embedded, (), trains=True, code="1"), WithDriver)
+    lasting = lifetime_of(own, ("a",), trains=True, code="1")
+    assert lasting == lifetime_of(own, ("a",), trains=True, code="1")
+    assert lasting != lifetime_of(own, ("b",), trains=True, code="1")
+    assert lasting != lifetime_of(own, ("a",), trains=False, code="1")
+
+
+def test_actors_that_run_other_code_are_created_from_something_else():
     own = spec(compute={"ray": "cluster"})
-    assert lifetime_of(own, ("a",), trains=True) == lifetime_of(own, ("a",), trains=True)
-    assert lifetime_of(own, ("a",), trains=True) != lifetime_of(own, ("b",), trains=True)
-    assert lifetime_of(own, ("a",), trains=True) != lifetime_of(own, ("a",), trains=False)
+    codes = [lifetime_of(own, (), trains=True, code=code).made_of for code in ("1", "2")]
+    assert codes[0] != codes[1]
 
 
 def test_trainers_that_are_taken_over_are_those_of_the_model_folder_again(ray, model):

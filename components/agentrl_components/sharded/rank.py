@@ -74,10 +74,13 @@ class Rank:
             torch.set_num_threads(1)  # as in `workers.worker`
 
     def free_address(self, host: str) -> str:
-        """A free port of this machine, whose address is `host`, at which the ranks can meet."""
-        with socket.socket() as listener:
-            listener.bind((host, 0))
-            return f"{host}:{listener.getsockname()[1]}"
+        """A free port of this machine, whose address is `host`, at which the ranks can meet. An
+        address of IPv6 is in brackets, as in URLs."""
+        family, kind, _, _, own = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as listener:
+            listener.bind(own)
+            port = listener.getsockname()[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def join(self, address: str) -> None:
         """Join the process group."""

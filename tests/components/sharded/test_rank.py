@@ -1,6 +1,8 @@
 """One rank in this process: the same bits as the decoder without shards."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from agentrl_components.errors import ModelError, StoreError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.sharded.adapters import AdapterMerge
+from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.sharded.weight_files import WeightFiles
 from agentrl_components.update.losses.normalise import Denominators
@@ -50,6 +53,18 @@ def gradients(rank):
 
 def weights(rank):
     return {n: t for bucket in rank.buckets(1 << 20) for n, t in bucket.tensors()}
+
+
+@pytest.mark.parametrize(("host", "written"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+def test_ranks_meet_at_an_address_of_either_family(host, written):
+    rank = Rank(RankSetup(spec=spec(), folder=Path(), device="cpu", rank=0, ranks=1))
+    address = rank.free_address(host)
+    assert re.fullmatch(rf"{re.escape(written)}:\d+", address)
+    rank.join(address)
+    try:
+        assert rank.joined
+    finally:
+        rank.leave()
 
 
 BOTH = pytest.mark.parametrize("divided", [False, True], ids=["copied weights", "fsdp2"])

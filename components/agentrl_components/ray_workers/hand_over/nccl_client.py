@@ -92,4 +92,4 @@ class SamplersClient:
 def meeting(address: str) -> dict[str, Any]:
     """Where a process group meets, in vLLM's words."""
     host, _, port = address.rpartition(":")
-    return {"master_address": host, "master_port": int(port)}
+    return {"master_address": host.strip("[]"), "master_port": int(port)}

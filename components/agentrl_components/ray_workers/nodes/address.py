@@ -17,6 +17,12 @@ def host_and_port(address: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or 0
 
 
+def address_of(host: str, port: int) -> str:
+    """The address of a host and a port, of which `host_and_port` gives the parts. An address of
+    IPv6 is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def check_answers(address: str) -> None:
     """Raise `RunError` if nothing accepts a connection at the address of a cluster."""
     try:

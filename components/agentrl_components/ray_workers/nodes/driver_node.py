@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from agentrl_components.errors import RunError
-from agentrl_components.ray_workers.nodes.address import address_towards
+from agentrl_components.ray_workers.nodes.address import address_of, address_towards
 from agentrl_components.ray_workers.nodes.temporary_folder import temporary_folder
 from agentrl_components.storage.scratch import PREFIX, ScratchFolder
 
@@ -49,7 +49,7 @@ class DriverNode:
         # A file and no pipe: a node that dies writes more than a pipe holds, and nobody reads it.
         self._output = self._temporary.path / "output"
         options = {
-            "address": f"{host}:{port}",
+            "address": address_of(host, port),
             "temp-dir": self.folder,
             "node-ip-address": address_towards(host, port),
             "num-cpus": "0",
@@ -72,7 +72,7 @@ class DriverNode:
             )
         with ExitStack() as on_error:
             on_error.callback(self.close)
-            self._wait(f"{host}:{port}")
+            self._wait(address_of(host, port))
             on_error.pop_all()
 
     @property

@@ -16,6 +16,7 @@ from agentrl_components.schedule.decision import decide
 from agentrl_components.spec import AgentRLRun
 from agentrl_components.stages.iteration import next_iteration
 from agentrl_components.stages.streamed import StreamedRollouts
+from agentrl_components.storage import checkpoint
 from agentrl_components.storage.open import MemoryStore
 from agentrl_components.tracking.tracker import SilentTracker
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -127,6 +128,8 @@ def test_each_group_is_learnt_from_once_wherever_a_run_is_stopped(
     run = run_of(lag, checkpoint_every)
     for iterations, saves in [*stops, (ITERATIONS, False)]:
         with RunContext(run, store, SilentTracker(), SilentProgressView(), lambda: None) as context:
+            if not checkpoint.complete(store):
+                context.save()  # as before the first iteration of every run
             del learnt[len(context.history) :]
             learn(context, order, iterations, learnt)
             if saves:

@@ -100,7 +100,7 @@ class ReservedPlaces:
         notes = RepeatedNotes(self._note, self._noted_s)
         while not self._group.wait(timeout_seconds=POLL_S):
             check_ray()
-            notes(self._lack)
+            notes(lambda _: self._lack())
 
     def close(self) -> None:
         import ray

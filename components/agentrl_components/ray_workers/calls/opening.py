@@ -25,12 +25,12 @@ class RepeatedNotes:
         self._note, self._next_s, self._clock = note, first_s, clock
         self._began = clock()
 
-    def __call__(self, text: Callable[[], str]) -> None:
-        """To be called all the time; `text` is what to say now."""
+    def __call__(self, text: Callable[[float], str]) -> None:
+        """To be called all the time; `text` of the seconds that have passed is what to say now."""
         passed = self._clock() - self._began
         if passed >= self._next_s:
-            self._next_s = 2 * passed
-            self._note(text())
+            self._next_s *= 2
+            self._note(text(passed))
 
 
 class OpeningNotes:
@@ -43,14 +43,10 @@ class OpeningNotes:
         note: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._role, self._count, self._note, self._clock = role, count, note, clock
-        self._began, self._next_s = clock(), FIRST_S
+        self._role, self._count = role, count
+        self._notes = RepeatedNotes(note, FIRST_S, clock)
 
     def __call__(self, waiting: Sequence[Any]) -> None:
         """`waiting`: the calls of actors that have not opened."""
-        passed = self._clock() - self._began
-        if passed < self._next_s:
-            return
-        self._next_s *= 2
-        done = self._count - len(waiting)
-        self._note(f"{done} of {self._count} {self._role} have opened the model in {passed:.0f} s")
+        done = f"{self._count - len(waiting)} of {self._count} {self._role}"
+        self._notes(lambda passed: f"{done} have opened the model in {passed:.0f} s")

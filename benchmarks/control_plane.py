@@ -47,9 +47,10 @@ import click
 import yaml
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "operator" / "apiserver"))
+sys.path[:0] = [str(ROOT / "tests" / part) for part in ("operator/apiserver", "envs/processes")]
 
-from apiserver import TOKEN, ApiServer, free_ports, missing  # noqa: E402
+from apiserver import TOKEN, ApiServer, missing  # noqa: E402
+from free_ports import free_ports  # noqa: E402
 from processes import operator_process  # noqa: E402
 from processes.operator_process import NAMESPACE, Operator, processor_s  # noqa: E402
 from processes.run_watch import RUNS, Seen, watching  # noqa: E402

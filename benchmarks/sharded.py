@@ -30,12 +30,14 @@ from pathlib import Path
 
 import click
 import torch
-from processes.rank_processes import free_address, on_ranks
+from processes.rank_processes import on_ranks
 from report.machine import machine
 from sharded_arms.memory import Memory, measure_memory
 from sharded_arms.task import Task
 from sharded_arms.updates import Arm, RankUpdates, train_plain, train_rank
 from workload import models
+
+from agentrl_components.sharded.process_group import MeetingPoint
 
 BAR, BYTES_BAR = 1e-5, 18.0
 PERTURBATION = 1e-7
@@ -120,7 +122,8 @@ def train_arms(task: Task, counts: list[int], expected: Path) -> list[Arm]:
 
 def memory_per_parameter(task: Task, count: int, parameters: int) -> Memory:
     """Bytes a parameter of all ranks together."""
-    parts: list[Memory] = on_ranks(count, measure_memory, task, count, free_address())
+    warm = MeetingPoint("127.0.0.1")
+    parts: list[Memory] = on_ranks(count, measure_memory, task, count, warm.address)
     found = Memory(
         held=sum(part.held for part in parts) / parameters,
         resident=sum(part.resident for part in parts) / parameters,

@@ -164,15 +164,15 @@ async def compare(name: str, agentgym: Path, python: str, seconds: float) -> tup
 @contextmanager
 def agentgym_server(source: Path, name: str, python: str) -> Iterator[tuple[str, int]]:
     """AgentGym's server in a process of its own. Yields its URL and process id."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = ["-m", "uvicorn", f"agentenv_{name}:app", "--log-level", "error"]
-    process = subprocess.Popen(
-        [python, *arguments, "--port", str(port)],
-        cwd=source / f"agentenv-{name}",
-        stdout=subprocess.DEVNULL,
-    )
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port, number = bound.getsockname()[1], bound.fileno()
+        arguments = ["-m", "uvicorn", f"agentenv_{name}:app", "--log-level", "error"]
+        process = subprocess.Popen(
+            [python, *arguments, "--fd", str(number)],
+            cwd=source / f"agentenv-{name}",
+            stdout=subprocess.DEVNULL,
+            pass_fds=[number],
+        )
     url, until = f"http://127.0.0.1:{port}", time.monotonic() + START_S
     try:
         while True:

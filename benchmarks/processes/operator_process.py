@@ -21,7 +21,7 @@ import yaml
 from aiohttp import web
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "operator" / "apiserver"))
+sys.path[:0] = [str(ROOT / "tests" / part) for part in ("operator/apiserver", "envs/processes")]
 
 from apiserver import ApiServer  # noqa: E402
 

@@ -8,14 +8,14 @@ import threading
 import time
 from types import TracebackType
 
+from free_ports import free_ports
+
 
 class Forward:
     """`kubectl port-forward`, restarted whenever it exits, which it does with its pod."""
 
     def __init__(self, kubectl: tuple[str, ...], service: str, port: int) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
+        (self._port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self._port}"
         self._argv = [*kubectl, "port-forward", f"service/{service}", f"{self._port}:{port}"]
         self._closed = threading.Event()

@@ -8,9 +8,9 @@ import torch
 from gpu_checks.place import Place
 from gpu_checks.updates.throughput import EPISODE, open_update
 
-from agentrl_components.sharded.pass_memory import PassSize, Recomputation
+from agentrl_components.sharded.passes.pass_memory import PassSize, Recomputation
+from agentrl_components.sharded.passes.recomputation import PassRoom
 from agentrl_components.sharded.rank import Rank
-from agentrl_components.sharded.recomputation import PassRoom
 
 
 class FixedRecomputation(PassRoom):

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from gpu_checks.data import examples, likelihood
 from gpu_checks.place import Place, Skipped, wait
-from processes.rank_processes import free_address
 from torch.distributed.fsdp import FSDPModule
 
 from agentrl_components.compilers import compiler
@@ -77,7 +76,7 @@ def open_update(
         spec=spec, folder=place.folder, device=place.device, rank=0, ranks=1, divided=divided
     )
     rank = Rank(setup)
-    rank.join(free_address())
+    rank.join(rank.listen("127.0.0.1"))
     rank.open_models()
     some = examples([longest] * (tokens // longest), rank.policy.shape.vocabulary)
     share = deal(some, tokens, 1)[0]

@@ -14,6 +14,7 @@ from agentrl_components.ray_workers.checkpoints.rank_store import RankStore, ran
 from agentrl_components.ray_workers.hand_over.nccl_client import SamplersClient
 from agentrl_components.ray_workers.hand_over.nccl_sender import Sender, open_sender
 from agentrl_components.ray_workers.model_folder import ModelFolder
+from agentrl_components.ray_workers.nodes.address import ReservedPort
 from agentrl_components.ray_workers.nodes.installed_code import check_code
 from agentrl_components.ray_workers.resources import SharedGpu, assigned_gpus, use_assigned_gpus
 from agentrl_components.sharded.hand_over.bucket import ChangeBucket, change_bucket
@@ -35,6 +36,7 @@ class RankActor(Rank):
         super().__init__(setup)
         self._model = model
         self._sender: Sender | None = None
+        self._nccl_port: ReservedPort | None = None
         self._shared: SharedBuckets | None = None
         """The weights of the hand-over under way, in memory that a sampler reads."""
         self._store = RankStore(setup.spec.storage)
@@ -58,9 +60,9 @@ class RankActor(Rank):
         self.wait_for_device()
         self.drop_models()
 
-    def meeting_point(self) -> str:
-        """An address at which the ranks can meet."""
-        return self.free_address(ray.util.get_node_ip_address())
+    def open_meeting(self) -> str:
+        """As `listen`, on this machine's address in the cluster."""
+        return self.listen(ray.util.get_node_ip_address())
 
     def find_changes(self) -> bool:
         """As `WeightChanges.find`."""
@@ -76,11 +78,20 @@ class RankActor(Rank):
         """Keep the weights: all samplers have been given them."""
         self.changes.remember()
 
+    def reserve_nccl_address(self) -> str:
+        """An address at which vLLM, in this process, can listen in `open_nccl`."""
+        self._nccl_port = ReservedPort(ray.util.get_node_ip_address())
+        return self._nccl_port.address
+
     def open_nccl(self, address: str, client: SamplersClient) -> None:
         """Form the process group of a hand-over from GPU to GPU, in the place of an earlier one."""
         if self._sender is not None:
             self._sender.close()
-        self._sender = open_sender(self, self._setup.rank, address, client)
+        try:
+            self._sender = open_sender(self, self._setup.rank, address, client)
+        finally:
+            if self._nccl_port is not None:
+                self._nccl_port.release()
 
     def send_nccl(self, version: int, since: int | None) -> int:
         """Send all weights to the samplers, or the changes `since` a version, which `find_changes`

@@ -90,7 +90,7 @@ class RayTrainers:
             if not self.taken_over:
                 # Before `join`, in which they wait for each other for a limited time.
                 self._open_all("open_folder", note, installed_code())
-                address, *_ = self._all("meeting_point")
+                (address,) = call_all(self._actors[:1], "open_meeting")
                 self._all("join", address)
             self._open_all("open_models", note)
             self.shards = self._shards()

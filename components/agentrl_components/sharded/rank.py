@@ -1,6 +1,6 @@
 """One rank of the sharded update: a process with its rows of the policy and the critic.
 
-Every method but the constructor and `free_address` is a collective call: all ranks have to make the
+Every method but the constructor and `listen` is a collective call: all ranks have to make the
 same calls in the same order.
 
 Legend: S sampled tokens.
@@ -9,12 +9,10 @@ Legend: S sampled tokens.
 from __future__ import annotations
 
 import gc
-import socket
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +31,9 @@ from agentrl_components.sharded.hand_over.changes import WeightChanges
 from agentrl_components.sharded.hand_over.gathering import gathered_adapters, gathered_weights
 from agentrl_components.sharded.model import DTYPES, describe, open_critic, open_policy
 from agentrl_components.sharded.optimizer import ShardedOptimizer
-from agentrl_components.sharded.pass_weights import pass_weights
-from agentrl_components.sharded.recomputation import PassRoom, copies_fit
+from agentrl_components.sharded.passes.pass_weights import pass_weights
+from agentrl_components.sharded.passes.recomputation import PassRoom, copies_fit
+from agentrl_components.sharded.process_group import MeetingPoint, join_group
 from agentrl_components.sharded.rounds import Share
 from agentrl_components.sharded.rows import local_rows, rows_of
 from agentrl_components.spec import RunSpec
@@ -44,9 +43,6 @@ from agentrl_components.update.packing import Pack
 
 POLICY: Final = "policy"
 CRITIC: Final = "critic"
-TIMEOUT = timedelta(minutes=45)
-"""How long a rank waits for the others in one collective operation. In a hand-over they may wait
-for a sampler, which is found to be silent first (`ray_workers.calls.silence.SILENT_S`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +66,15 @@ class Rank:
         self._setup, self.spec = setup, setup.spec
         self.joined = False
         """Whether the rank is part of a process group."""
+        self._meeting: MeetingPoint | None = None
         if setup.device == "cpu":
             torch.set_num_threads(1)  # as in `workers.worker`
 
-    def free_address(self, host: str) -> str:
-        """A free port of this machine, whose address is `host`, at which the ranks can meet. An
-        address of IPv6 is in brackets, as in URLs."""
-        family, kind, _, _, own = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as listener:
-            listener.bind(own)
-            port = listener.getsockname()[1]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    def listen(self, host: str) -> str:
+        """Listen on an address of this machine, at which the ranks meet. Returns it with its port.
+        Not a collective call: one rank makes it."""
+        self._meeting = MeetingPoint(host)
+        return self._meeting.address
 
     def join(self, address: str) -> None:
         """Join the process group."""
@@ -88,13 +82,8 @@ class Rank:
         if setup.device == "cuda":
             # Otherwise the mesh chooses a device by the number of the rank.
             torch.cuda.init()  # type: ignore[no-untyped-call]
-        dist.init_process_group(
-            "nccl" if setup.device == "cuda" else "gloo",
-            init_method=f"tcp://{address}",
-            rank=setup.rank,
-            world_size=setup.ranks,
-            timeout=TIMEOUT,
-        )
+        backend = "nccl" if setup.device == "cuda" else "gloo"
+        join_group(backend, address, setup.rank, setup.ranks)
         self._mesh = init_device_mesh(setup.device, (setup.ranks,))
         self.joined = True
 
@@ -145,6 +134,7 @@ class Rank:
         """Leave the process group."""
         self.joined = False
         dist.destroy_process_group()
+        self._meeting = None
 
     def differentiate(self, objective: Objective, share: Share) -> Sums:
         """Set the gradients of `objective.model` to the sum over the packs of all ranks. Returns

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from agentrl_components.sharded.pass_memory import Recomputation
+from agentrl_components.sharded.passes.pass_memory import Recomputation
 from agentrl_components.spec import AgentRLRun, Compute
 from agentrl_envs.output.console import Console
 from agentrl_pipelines.cli.pod_report import pod_sums, pod_table, pods_as_json

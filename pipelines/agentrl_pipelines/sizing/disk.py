@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agentrl_components.sharded.pass_memory import WIDTHS
+from agentrl_components.sharded.passes.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec, Trainers
 from agentrl_components.spec.fields.compute import SAMPLERS, TRAINERS
 from agentrl_components.spec.quantities import quantity_value

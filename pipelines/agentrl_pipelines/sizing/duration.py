@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
-from agentrl_components.sharded.pass_memory import PassSize, Recomputation
+from agentrl_components.sharded.passes.pass_memory import PassSize, Recomputation
 from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.layout import Layout

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
-from agentrl_components.sharded.pass_memory import WIDTHS
+from agentrl_components.sharded.passes.pass_memory import WIDTHS
 from agentrl_components.spec import RunSpec
 from agentrl_pipelines.sizing.devices import Device
 from agentrl_pipelines.sizing.layout import Layout

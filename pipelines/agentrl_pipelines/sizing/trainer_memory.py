@@ -1,8 +1,8 @@
 """Memory of a trainer, by what it is spent on.
 
 Weights, gradients and moments are exact: they follow `update.flat_parameters` and
-`update.optimizer`, or their sharded form. Activations are those of `sharded.pass_memory`; a test
-compares them with what autograd saves. `RESERVE` is an allowance.
+`update.optimizer`, or their sharded form. Activations are those of `sharded.passes.pass_memory`; a
+test compares them with what autograd saves. `RESERVE` is an allowance.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from agentrl_components.model.architecture import Architecture
-from agentrl_components.sharded.pass_memory import (
+from agentrl_components.sharded.passes.pass_memory import (
     MAX_PADDING,
     RESERVE,
     SHARE,
@@ -147,7 +147,7 @@ def _model_state(spec: RunSpec, size: ModelSize, layout: Layout) -> _ModelState:
         shards = layout.ranks
         gathered = gathered_bytes(spec, size.block, size.root, shards)
         own = 0
-        if layout.one_machine and shards > 1:  # as `sharded.recomputation.PassRoom` decides
+        if layout.one_machine and shards > 1:  # as `sharded.passes.recomputation.PassRoom` decides
             blocks = (size.total - size.root) * width
             gathered += blocks if blocks <= SMALL else 0
             own = 4 * trainable if 4 * trainable <= SMALL else 0

@@ -5,11 +5,11 @@ Two addresses of the loopback network stand for two machines.
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
+from free_ports import free_ports, silent_port
 from ray_bench import reserved
 from ray_nodes import started
 
@@ -75,9 +75,7 @@ slow = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cluster():
     """The address of a cluster with one node that asks for a token."""
-    with socket.socket() as listener:
-        listener.bind((HEAD, 0))
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     flags = ("--head", f"--port={port}", "--num-cpus=3", "--include-dashboard=false")
     env = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
     with started(HEAD, *flags, env=env):
@@ -131,10 +129,8 @@ def test_another_token_is_refused_by_the_field(cluster):
 
 
 def test_an_address_that_nobody_answers_is_named():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    with pytest.raises(RunError, match=rf"compute\.ray: nothing answers at 127\.0\.0\.1:{port} "):
+    told = r"compute\.ray: nothing answers at 127\.0\.0\.1:\d+ "
+    with silent_port() as port, pytest.raises(RunError, match=told):
         connect(f"127.0.0.1:{port}", reserved())
 
 

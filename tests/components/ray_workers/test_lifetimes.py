@@ -5,7 +5,6 @@ In most tests two groups of actors of this process stand for those of two driver
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ from blocking_tasks import BlockingTasks
 from corridor_jobs import jobs
 from corridor_rules import RULES
 from corridor_server import served
+from free_ports import free_ports
 from learner_bench import spec
 from ray_bench import (
     connected,
@@ -337,9 +337,7 @@ def test_actors_are_not_taken_over_while_another_driver_lives(ray, model):
 @pytest.fixture(scope="module")
 def own_cluster():
     """The address of a cluster with a trainer and a sampler, as KubeRay would start it."""
-    with socket.socket() as listener:
-        listener.bind((HEAD, 0))
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     resources = json.dumps({"trainers": 1, "samplers": 1})
     flags = ("--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false")
     flags += (f"--resources={resources}",)

@@ -5,6 +5,7 @@ import socket
 from contextlib import closing
 
 import pytest
+from free_ports import silent_port
 
 from agentrl_components.errors import RunError, SpecError
 from agentrl_components.ray_workers.membership import (
@@ -56,9 +57,8 @@ def answering():
 @pytest.fixture
 def silent():
     """A port at which nothing answers."""
-    with socket.socket() as bound:
-        bound.bind((HOST, 0))
-        yield bound.getsockname()[1]
+    with silent_port() as port:
+        yield port
 
 
 def node(port, *, alive=True, lost_s=None, **resources):

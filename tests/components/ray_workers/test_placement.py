@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
+from free_ports import free_ports
 from learner_bench import spec
 from ray_bench import connected, model_folder, reserved
 from ray_nodes import below, started
@@ -169,9 +169,7 @@ def test_clusters_without_other_runs_need_no_placement_group():
 def two_machines():
     """A Ray cluster: a head without CPUs, and two nodes with two each. Yields the environment of
     its drivers, and the processes of the nodes by address."""
-    with socket.socket() as listener:
-        listener.bind((HEAD, 0))
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     flags = ("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
     joined = (f"--address={HEAD}:{port}", "--num-cpus=2")
     restrict_access()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import urllib3
+from free_ports import free_ports
 from minio import Minio
 from minio.credentials import StaticProvider
 
@@ -38,12 +38,6 @@ def binary() -> str | None:
     return next((path for path in candidates if path and os.access(path, os.X_OK)), None)
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @contextmanager
 def running_server(
     program: str,
@@ -54,7 +48,7 @@ def running_server(
     """Run the server with an empty bucket. `options`: environment variables that configure it.
     `certificates`: the folder with its certificate, which is its own authority; None: no TLS. Its
     errors go to a file beside `folder`. Yields its URL."""
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     endpoint = f"{'http' if certificates is None else 'https'}://{address}"
     trusted = None if certificates is None else str(certificates / "public.crt")
     arguments = ["server", "--quiet", "--address", address, str(folder)]

@@ -25,7 +25,7 @@ def open_rank():
             spec=spec(**changes), folder=folder, device="cpu", rank=0, ranks=1, divided=divided
         )
         rank = Rank(setup)
-        rank.join(rank.free_address("127.0.0.1"))
+        rank.join(rank.listen("127.0.0.1"))
         opened.append(rank)
         rank.open_models()
         return rank

@@ -11,8 +11,8 @@ from agentrl_components.compilers import compiler
 from agentrl_components.errors import ModelError
 from agentrl_components.model.load import open_decoder
 from agentrl_components.model.sources import fetch_model
-from agentrl_components.sharded.pass_memory import PassSize, Recomputation, activation_bytes
-from agentrl_components.sharded.recomputation import PassRoom
+from agentrl_components.sharded.passes.pass_memory import PassSize, Recomputation, activation_bytes
+from agentrl_components.sharded.passes.recomputation import PassRoom
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.update.logprobs import score
 from agentrl_components.update.objectives import Imitation

@@ -58,7 +58,7 @@ def weights(rank):
 @pytest.mark.parametrize(("host", "written"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
 def test_ranks_meet_at_an_address_of_either_family(host, written):
     rank = Rank(RankSetup(spec=spec(), folder=Path(), device="cpu", rank=0, ranks=1))
-    address = rank.free_address(host)
+    address = rank.listen(host)
     assert re.fullmatch(rf"{re.escape(written)}:\d+", address)
     rank.join(address)
     try:

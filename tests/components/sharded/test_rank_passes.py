@@ -6,7 +6,7 @@ from learner_bench import spec
 from rank_passes import on_two_ranks
 
 from agentrl_components.model.shape import read_native
-from agentrl_components.sharded.pass_memory import PassSize, Recomputation, activation_bytes
+from agentrl_components.sharded.passes.pass_memory import PassSize, Recomputation, activation_bytes
 
 LENGTHS = (60, 9)
 """Tokens of an episode for each of the ranks."""

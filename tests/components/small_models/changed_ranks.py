@@ -9,6 +9,7 @@ from learner_bench import spec
 from torch.multiprocessing.spawn import spawn
 
 from agentrl_components.engines.weight_change import WeightChange
+from agentrl_components.sharded.process_group import MeetingPoint
 from agentrl_components.sharded.rank import Rank, RankSetup
 from agentrl_components.sharded.rows import local_rows, rows_of
 
@@ -31,8 +32,8 @@ def on_two_ranks(
 ) -> tuple[Found, Found]:
     """The weights in bfloat16 before and after some entries were set to `values`, by the name of
     the parameter and their index in it, and the changes that each rank sends."""
-    address = Rank(_setup(folder, 0)).free_address("127.0.0.1")
-    spawn(_run, (folder, values, address, out), nprocs=2)
+    meeting = MeetingPoint("127.0.0.1")
+    spawn(_run, (folder, values, meeting.address, out), nprocs=2)
     first, second = (torch.load(out / str(rank), weights_only=False) for rank in range(2))
     return first, second
 

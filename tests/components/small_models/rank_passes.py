@@ -8,8 +8,9 @@ import torch
 from learner_bench import spec
 from torch.multiprocessing.spawn import spawn
 
+from agentrl_components.sharded.passes.recomputation import PassRoom
+from agentrl_components.sharded.process_group import MeetingPoint
 from agentrl_components.sharded.rank import Rank, RankSetup
-from agentrl_components.sharded.recomputation import PassRoom
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.update.objectives import Imitation
 from agentrl_components.update.packing import Example
@@ -31,8 +32,8 @@ class Found:
 def on_two_ranks(folder: Path, lengths: tuple[int, ...], room: int, out: Path) -> list[Found]:
     """The gradients of one update of episodes of `lengths` tokens on two ranks, of which each has
     `room` bytes for a pass."""
-    address = Rank(_setup(folder, 0)).free_address("127.0.0.1")
-    spawn(_run, (folder, lengths, room, address, out), nprocs=2)
+    meeting = MeetingPoint("127.0.0.1")
+    spawn(_run, (folder, lengths, room, meeting.address, out), nprocs=2)
     return [torch.load(out / str(rank), weights_only=False) for rank in range(2)]
 
 

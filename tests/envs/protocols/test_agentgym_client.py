@@ -1,9 +1,9 @@
 import asyncio
-import socket
 import threading
 
 import pytest
 from agentgym_servers import client, scripted
+from free_ports import silent_port
 from starlette.responses import Response
 
 from agentrl_envs.errors import (
@@ -282,9 +282,8 @@ def test_a_wrong_option_is_refused_with_reason_and_fix(greeting, options, messag
 
 
 def test_a_server_that_is_down_is_unreachable_and_one_of_another_kind_is_named():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    with pytest.raises(UnreachableError, match="check that it is running"):
+    told = pytest.raises(UnreachableError, match="check that it is running")
+    with silent_port() as port, told:
         client(f"http://127.0.0.1:{port}")
     with (
         scripted("BabyAI", {}) as (url, _),

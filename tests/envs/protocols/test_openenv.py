@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
+from free_ports import silent_port
 from websockets.sync.client import connect
 
 from agentrl_envs.client.blocking import BlockingTaskSet
@@ -154,9 +155,8 @@ def test_the_text_field_is_told_by_the_schema_or_by_the_option():
 
 
 def test_a_server_that_is_down_is_unreachable():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    with pytest.raises(UnreachableError, match="check that it is running"):
+    told = pytest.raises(UnreachableError, match="check that it is running")
+    with silent_port() as port, told:
         client(f"http://127.0.0.1:{port}")
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -25,6 +23,7 @@ from typing import Any
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from free_ports import free_ports
 
 TOKEN = "loopback-tests-only"
 OPERATOR_TOKEN = "loopback-tests-only-operator"
@@ -227,15 +226,3 @@ def collection(manifest: dict[str, Any]) -> str:
     namespace = manifest["metadata"].get("namespace")
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
     return f"{api}/namespaces/{namespace}/{plural}" if namespace else f"{api}/{plural}"
-
-
-def free_ports(count: int) -> list[int]:
-    """Free ports outside the ephemeral range."""
-    ports: list[int] = []
-    for port in random.SystemRandom().sample(range(10_000, 30_000), 1000):
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            ports.append(port)
-        if len(ports) == count:
-            break
-    return ports

@@ -11,7 +11,8 @@ from contextlib import ExitStack, suppress
 import aiohttp
 import pytest
 import yaml
-from apiserver import PATIENCE_S, Refused, free_ports
+from apiserver import PATIENCE_S, Refused
+from free_ports import free_ports
 
 from agentrl_operator.clients.kubernetes import KubernetesApi
 from agentrl_operator.leader_election.election import LeaseName

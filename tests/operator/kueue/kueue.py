@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from apiserver import PATIENCE_S, ApiServer, Refused, binary, free_ports
+from apiserver import PATIENCE_S, ApiServer, Refused, binary
+from free_ports import free_ports
 
 from cluster.services.kueue import NAMESPACE, apart, certify, command
 

@@ -1,10 +1,10 @@
 """A run on a Ray cluster that loses a node with actors, and its head."""
 
-import socket
 import time
 
 import pytest
 from corridor_run import manifest
+from free_ports import free_ports
 from local_run import results, run_to_end
 from ray_nodes import below, started
 
@@ -53,9 +53,7 @@ def node(host, port):
 
 @pytest.fixture
 def port():
-    with socket.socket() as listener:
-        listener.bind((HEAD, 0))
-        return listener.getsockname()[1]
+    return free_ports(1)[0]
 
 
 def test_results_are_the_same_after_a_node_and_the_head_were_lost(tmp_path_factory, port):

@@ -11,7 +11,7 @@ from qwen import QWEN3_06B, QWEN_7B, TOY
 from agentrl_components.engines.vllm_engine.start import CPU_CACHE_BYTES
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import PackedCausal
-from agentrl_components.sharded.pass_memory import (
+from agentrl_components.sharded.passes.pass_memory import (
     PassSize,
     Recomputation,
     activation_bytes,

@@ -16,7 +16,8 @@ from agentrl_components.spec import RunSpec
 LOG = logging.getLogger(__name__)
 SILENT_S = 1800.0
 """How long an actor may make no progress, not counting the time in which it waits for environments:
-longer than any reply takes. Trainers wait longer for each other (`sharded.rank.TIMEOUT`)."""
+longer than any reply takes. Trainers wait longer for each other: `sharded.process_group.TIMEOUT`.
+"""
 ASK_S = 60.0
 """How often actors are asked."""
 ANSWER_S = 10.0

@@ -130,7 +130,7 @@ def form_group(ranks: Sequence[Any], samplers: Sequence[Any], tensor_parallel: i
     """Have trainers, which are `RankActor`s, and samplers form the process group of a hand-over.
     Raises `WorkersLostError` as soon as one of them has died or cannot join, or a sampler is
     silent; the others may wait for it for ever."""
-    (address,) = results([ranks[0].meeting_point.remote()])
+    (address,) = results([ranks[0].reserve_nccl_address.remote()])
     client = SamplersClient(samplers, tensor_parallel)
     opened = [rank.open_nccl.remote(address, client) for rank in ranks]
     SilenceWatch().results(samplers, client.join(address), opened)
@@ -150,7 +150,7 @@ def open_sender(rank: Rank, number: int, address: str, client: SamplersClient) -
     try:
         with torch.cuda.stream(stream):  # otherwise vLLM changes that of this process for good
             engine = WeightTransferTrainerFactory.trainer_init(group, client=client, source=source)
-    except (RuntimeError, OSError) as error:  # OSError: the port was taken meanwhile
+    except (RuntimeError, OSError) as error:
         raise WorkersLostError(f"the process group of the hand-over was not formed: {error}") from (
             error
         )

@@ -11,6 +11,24 @@ ANSWER_S = 10.0
 """How long an address may take to accept a connection."""
 
 
+class ReservedPort:
+    """A free port of this machine, which the system gives to nobody else until it is released. A
+    program that is told its number and sets SO_REUSEADDR can listen on it meanwhile."""
+
+    def __init__(self, host: str) -> None:
+        """`host`: an address of this machine."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        # Two sockets that set it can have one port as long as not both listen.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind((host, 0))
+        self.address = address_of(host, self._socket.getsockname()[1])
+
+    def release(self) -> None:
+        """Let the system give the port to others, once nobody listens on it."""
+        self._socket.close()
+
+
 def host_and_port(address: str) -> tuple[str, int]:
     """Host and port of `compute.ray` where it is an address."""
     parts = urlsplit(f"//{address}")

@@ -15,7 +15,7 @@ from agentrl_components.ray_workers.calls.silence import (
     SilenceWatch,
     playing_s,
 )
-from agentrl_components.sharded.rank import TIMEOUT
+from agentrl_components.sharded.process_group import TIMEOUT
 from agentrl_components.spec import Environment
 
 pytest.importorskip("ray")

@@ -240,7 +240,7 @@ def test_an_engine_that_cannot_join_the_process_group_ends_the_wait_for_it(ray):
     class WaitingRank:
         """Waits in NCCL for engines that never join."""
 
-        def meeting_point(self):
+        def reserve_nccl_address(self):
             return "127.0.0.1:1"
 
         def open_nccl(self, address, client):

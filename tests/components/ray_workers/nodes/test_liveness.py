@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from free_ports import free_ports
 
 from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.nodes.liveness import ASK_S, Liveness
@@ -11,9 +12,7 @@ HOST = "127.0.0.1"
 
 
 def test_every_check_fails_from_when_the_head_has_been_silent_too_long_until_it_answers():
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     now = [100.0]
     liveness = Liveness(f"{HOST}:{port}", None, head_s=0.0, clock=lambda: now[0])
     liveness.check()  # its silence has lasted no time yet

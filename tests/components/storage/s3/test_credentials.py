@@ -194,7 +194,7 @@ def test_a_token_service_that_is_busy_is_asked_again(minio_endpoint: str) -> Non
 def test_a_token_service_that_does_not_answer_is_an_error_without_the_token(
     token_service: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_env(monkeypatch, AWS_ENDPOINT_URL_STS=f"http://127.0.0.1:{minio_service.free_port()}")
+    set_env(monkeypatch, AWS_ENDPOINT_URL_STS="http://127.0.0.1:9")
     store = store_at("http://127.0.0.1:1", find_credentials(*KEYS, None), deadline_s=0.1)
     with pytest.raises(StoreError, match="refused") as caught:
         store.exists("a")

@@ -4,6 +4,7 @@ import socket
 import threading
 
 import pytest
+from free_ports import silent_port
 from mlflow_server import mlflow_server
 from mlflow_worker import Worker
 from timed_episode import episode
@@ -30,10 +31,8 @@ def test_a_changed_param_is_a_permanent_error(worker: Worker) -> None:
 
 
 def test_an_unreachable_server_is_a_transient_error(worker: Worker) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    reply = worker.open(f"http://127.0.0.1:{port}")
+    with silent_port() as port:
+        reply = worker.open(f"http://127.0.0.1:{port}")
     assert reply.error is not None
     assert "refused" in reply.error
     assert reply.transient

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from free_ports import silent_port
 
 from agentrl_pipelines.cli.commands.plan import plan
 
@@ -203,9 +203,8 @@ def _plan_without_a_hub(
     """A plan of a model of the hub, at an address where nothing listens; `compute.env` of the
     manifest or the environment of the process has it."""
     (folder / "run.yaml").write_text(MANIFEST.replace("models:/agent/1", "hf://agent/one"))
-    with socket.socket() as unused:  # bound, so that nothing else listens there
-        unused.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    with silent_port() as port:
+        address = f"http://127.0.0.1:{port}"
         hub = {} if in_manifest else {"HF_ENDPOINT": address}
         variable = f"compute.env=[{{name: HF_ENDPOINT, value: '{address}'}}]"
         code = "from agentrl_pipelines.cli.commands.plan import plan; plan()"

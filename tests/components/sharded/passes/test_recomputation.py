@@ -10,9 +10,9 @@ from small_shape import LLAMA
 from torch.nn import Linear
 
 from agentrl_components.model import packed_attention
-from agentrl_components.sharded import pass_memory
-from agentrl_components.sharded.pass_memory import PassSize, Recomputation
-from agentrl_components.sharded.recomputation import PassRoom, bytes_to_come, whole_bytes
+from agentrl_components.sharded.passes import pass_memory
+from agentrl_components.sharded.passes.pass_memory import PassSize, Recomputation
+from agentrl_components.sharded.passes.recomputation import PassRoom, bytes_to_come, whole_bytes
 from agentrl_components.spec import Lora
 
 SHAPE = replace(LLAMA, layers=3)

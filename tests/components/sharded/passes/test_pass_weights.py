@@ -9,7 +9,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from agentrl_components.sharded.model import hold_whole
-from agentrl_components.sharded.pass_weights import CopiedWeights, GatheredWeights, pass_weights
+from agentrl_components.sharded.passes.pass_weights import (
+    CopiedWeights,
+    GatheredWeights,
+    pass_weights,
+)
 from agentrl_components.sharded.rounds import deal
 from agentrl_components.sharded.rows import local_rows
 from agentrl_components.update.objectives import Imitation

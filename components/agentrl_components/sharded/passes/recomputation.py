@@ -12,7 +12,7 @@ from agentrl_components.model.causal_model import CausalModel
 from agentrl_components.model.decoder import Decoder
 from agentrl_components.model.packed_attention import FLASH_TYPES, padded_tokens
 from agentrl_components.sharded.model import DTYPES
-from agentrl_components.sharded.pass_memory import (
+from agentrl_components.sharded.passes.pass_memory import (
     MAX_PADDING,
     RESERVE,
     SHARE,

@@ -72,7 +72,8 @@ def test_process_is_alive_until_its_last_thread_ends(
 ) -> None:
     process = start_process(FIRST_THREAD_EXITS)
     port = printed_number(process, tmp_path)
-    assert Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    stat = Path(f"/proc/{process.pid}/stat")
+    until(lambda: "exited" if stat.read_text().rpartition(")")[2].split()[0] == "Z" else "")
     assert process.alive
     socket.create_connection(("127.0.0.1", port)).close()
     signal_group(process, signal.SIGKILL)

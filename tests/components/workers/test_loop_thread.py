@@ -58,8 +58,9 @@ def test_a_caller_that_is_cancelled_ends_when_the_coroutine_has_cleaned_up(loop)
 
 
 def test_a_coroutine_whose_caller_is_cancelled_before_it_begins_never_begins(loop):
-    busy = threading.Event()
-    loop.submit(blocking(busy))
+    begun, busy = threading.Event(), threading.Event()
+    loop.submit(blocking(begun, busy))
+    assert begun.wait(60)
     events = []
 
     async def begins():
@@ -78,5 +79,6 @@ def test_a_coroutine_whose_caller_is_cancelled_before_it_begins_never_begins(loo
     assert events == []
 
 
-async def blocking(busy):
+async def blocking(begun, busy):
+    begun.set()
     busy.wait()

@@ -54,13 +54,15 @@ def test_a_broken_connection_of_gloo_counts_as_a_lost_process(ray):
         from datetime import timedelta
 
         import torch
-        from torch.distributed import HashStore, ProcessGroupGloo
+        from torch.distributed import AllreduceOptions, HashStore, ProcessGroupGloo
 
-        store, limit = HashStore(), timedelta(seconds=0.1)
+        store, limit = HashStore(), timedelta(seconds=60)
         with ThreadPoolExecutor(2) as ranks:
             groups = ranks.map(lambda rank: ProcessGroupGloo(store, rank, 2, limit), range(2))
         first, _ = groups
-        first.allreduce([torch.ones(1)]).wait()  # the other rank does not take part
+        options = AllreduceOptions()
+        options.timeout = timedelta(seconds=0.1)
+        first.allreduce([torch.ones(1)], options).wait()  # the other rank does not take part
 
     with pytest.raises(WorkersLostError, match=r"a process of the run failed: .*Timed out waiting"):
         results([ray.remote(fail).options(num_cpus=0).remote()])

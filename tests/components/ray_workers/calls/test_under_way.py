@@ -107,6 +107,8 @@ def test_an_actor_with_several_calls_is_replaced_once(ray, tmp_path):
 
 def test_actors_that_die_at_the_same_time_are_replaced_together(ray, tmp_path):
     """As those of one machine."""
+    for one in [touches().play.remote(tmp_path / "made") for _ in range(3)]:
+        ray.get(one)  # now Ray has processes for three
     pool = Pool([dies(), dies(), touches()], [touches(), touches()])
     calls = CallsUnderWay(pool, SilenceWatch())
     for place in range(3):
@@ -149,16 +151,16 @@ def test_an_actor_that_lives_but_gets_no_further_is_replaced(ray, tmp_path):
             return "played"
 
     player = ray.remote(Player).options(num_cpus=0, max_concurrency=2)
-    busy, stuck = player.remote(1), player.remote(0)
+    busy, stuck, spare = player.remote(1), player.remote(0), player.remote(1)
     (tmp_path / "stuck").touch()
-    pool = Pool([busy, stuck], [touches()])
+    pool = Pool([busy, stuck], [spare])
     asking = SilenceWatch(silent_s=1.5, ask_s=0.3, clock=count().__next__)  # seconds are questions
     calls = CallsUnderWay(pool, asking)
     calls.start(0, 0, "play", tmp_path / "made")
     calls.start(1, 1, "play", tmp_path / "stuck")
-    assert calls.wait() == [(1, "touched")]
+    assert calls.wait() == [(1, "played")]
     (tmp_path / "made").touch()
     assert calls.wait() == [(0, "played")]
     assert pool.replaced == [1]
-    ray.kill(busy)
-    ray.kill(stuck)
+    for one in (busy, stuck, spare):
+        ray.kill(one)

@@ -120,7 +120,7 @@ async def test_a_call_that_takes_longer_than_the_timeout_ends_its_process_and_no
 
 
 async def test_the_time_that_a_call_waits_for_others_in_its_process_does_not_count():
-    world = ProcessWorld(partial(NappingTasks, 0.4), workers=1, timeout_s=0.9)
+    world = ProcessWorld(partial(NappingTasks, 0.4), workers=1, timeout_s=1.5)
     try:
         task = await world.task("train", 0)
         sessions = [world.session() for _ in range(4)]
@@ -146,7 +146,9 @@ async def test_a_call_that_hangs_in_a_process_is_reported_and_those_that_wait_fo
         waiting = [hangs.step("hang"), waits.step("left")]
         lost = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(one) for one in lost] == [SessionError, SessionError]
-        assert lines == [f"environment corridor: step of task {task.id} has been running for 0 s"]
+        told = {line.partition(" has been running for ")[0] for line in lines}
+        assert told == {f"environment corridor: step of task {task.id}"}
+        assert not any(", " in line for line in lines)  # calls that wait for it
     finally:
         await world.close()
 

@@ -51,7 +51,7 @@ class Actors(ExitStackOwner):
         if trains:
             _check_changes(spec, model)
         with ExitStack() as opened:
-            opened.callback(connect(spec.compute.ray, reserved, trains=trains))
+            opened.callback(connect(spec.compute.ray, reserved, trains=trains, note=note))
             placement = open_placement(spec.compute.ray, reserved, note, trains=trains)
             opened.callback(placement.close)
             self._lifetime = lifetime = lifetime_of(

@@ -16,7 +16,9 @@ from agentrl_components.ray_workers.nodes.address import (
     ANSWER_S,
     address_towards,
     check_answers,
+    check_protocol,
     host_and_port,
+    not_a_head,
 )
 from agentrl_components.ray_workers.nodes.driver_node import DriverNode
 from agentrl_components.ray_workers.nodes.embedded import (
@@ -28,16 +30,24 @@ from agentrl_components.ray_workers.nodes.liveness import Liveness
 from agentrl_components.ray_workers.resources import Reservations
 from agentrl_envs.needs import install_extras
 
+_UNIMPLEMENTED = 12
+"""The status of a gRPC server that has not the method that was called."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no reports to the makers of Ray
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about actors without GPUs
 }
 
 
-def connect(address: str, reserved: Reservations, *, trains: bool = True) -> Callable[[], None]:
+def connect(
+    address: str,
+    reserved: Reservations,
+    *,
+    trains: bool = True,
+    note: Callable[[str], None] = lambda _: None,
+) -> Callable[[], None]:
     """Connect this process to Ray, and return a function that disconnects it. `address` is
     `compute.ray`. A connection that exists already is used, and stays. `trains` is false for an
-    evaluation, which has no trainers.
+    evaluation, which has no trainers. `note` is told which nodes are waited for.
 
     Raises:
         RunError: Ray is not installed, nothing answers at the address, or a node that the cluster
@@ -64,7 +74,8 @@ def connect(address: str, reserved: Reservations, *, trains: bool = True) -> Cal
                 _start(reserved, connected)
             else:
                 _join(own_cluster() if address == "cluster" else address, connected)
-        wait_for_nodes(reserved, trains=trains)  # for minutes, in which a signal stops the run
+        # For minutes, in which a signal stops the run.
+        wait_for_nodes(reserved, trains=trains, note=note)
         return connected.pop_all().close
 
 
@@ -97,6 +108,7 @@ def _join(address: str, connected: ExitStack) -> None:
     import ray
 
     check_answers(address)
+    check_protocol(address)
     node = None
     if not _has_node(address):
         node = DriverNode(*host_and_port(address), OBJECT_STORE_BYTES)
@@ -113,14 +125,19 @@ def _join(address: str, connected: ExitStack) -> None:
 
 
 def _has_node(address: str) -> bool:
-    """Whether a node of the cluster runs on this machine."""
+    """Whether a node of the cluster runs on this machine. Raises `RunError` if the head is not
+    that of a cluster."""
     from ray._raylet import GcsClient  # type: ignore[attr-defined]  # a class of C++
-    from ray.exceptions import RayError
+    from ray.exceptions import RayError, RpcError
 
     host, port = host_and_port(address)
     own = address_towards(host, port)
     try:
         nodes = GcsClient(address=address).get_all_node_info(timeout=ANSWER_S).values()
+    except RpcError as error:
+        if error.rpc_code == _UNIMPLEMENTED:
+            raise not_a_head(address) from error
+        return False
     except (RayError, RuntimeError, OSError, ValueError):
         return False  # joining it fails, too, and says why
     return any(one.node_manager_address == own and one.state == 0 for one in nodes)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from agentrl_components.errors import RunError, SpecError
+from agentrl_components.ray_workers.calls.opening import RepeatedNotes
 from agentrl_components.ray_workers.calls.results import check_ray
+from agentrl_components.ray_workers.nodes.address import address_of
 from agentrl_components.ray_workers.resources import Reservations
 
 NOTICED_S = 60.0
@@ -25,6 +28,8 @@ REPLACED_S = 300.0
 WORKERS_S = 600.0
 """How long to wait for the nodes of the run's own cluster."""
 POLL_S = 1.0
+NOTED_S = 10.0
+"""How long to wait before people are told."""
 ACCEPT_S = 2.0
 """How long a node may take to accept a connection."""
 ASKED_AT_ONCE = 32
@@ -106,36 +111,45 @@ class ConnectedCluster:
 
 
 def wait_for_nodes(
-    reserved: Reservations, cluster: Cluster | None = None, *, trains: bool = True
+    reserved: Reservations,
+    cluster: Cluster | None = None,
+    *,
+    trains: bool = True,
+    note: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Return when actors can be started: no node that Ray counts as alive has died, and there is
-    room for what is reserved. `trains` is false for an evaluation, which has no trainers.
+    room for what is reserved. `trains` is false for an evaluation, which has no trainers. `note` is
+    told what is waited for, after `NOTED_S` and less often later.
 
     Raises:
         SpecError: the cluster is too small, and has lost no node in the last `REPLACED_S`.
         RunError: a node that was lost was not replaced, or the run's own cluster is not complete.
     """
     cluster = cluster or ConnectedCluster()
-    _wait_until_noticed(cluster)
+    notes = RepeatedNotes(note, NOTED_S, cluster.now)
+    _wait_until_noticed(cluster, notes)
     if reserved.own_cluster:
-        _wait_for_groups(reserved, cluster)
+        _wait_for_groups(reserved, cluster, notes)
     else:
-        _wait_for_room(reserved, cluster, trains=trains)
+        _wait_for_room(reserved, cluster, notes, trains=trains)
 
 
-def _wait_until_noticed(cluster: Cluster) -> None:
+def _wait_until_noticed(cluster: Cluster, notes: RepeatedNotes) -> None:
     """Wait until Ray has noticed that nodes which do not answer are dead. A node that does not
     answer this process for other reasons delays it by `NOTICED_S`."""
     deadline = cluster.now() + NOTICED_S
     with ThreadPoolExecutor(ASKED_AT_ONCE) as asking:
         while cluster.now() < deadline:
             alive = [member for member in cluster.members() if member.alive]
-            if all(asking.map(_answers, alive)):
+            answers = asking.map(_answers, alive)
+            silent = [one for one, answered in zip(alive, answers, strict=True) if not answered]
+            if not silent:
                 return
+            notes(partial(_unnoticed, silent))
             cluster.pause(POLL_S)
 
 
-def _wait_for_groups(reserved: Reservations, cluster: Cluster) -> None:
+def _wait_for_groups(reserved: Reservations, cluster: Cluster, notes: RepeatedNotes) -> None:
     """Wait until the run's own cluster has a node for every actor: one whose pod was replaced joins
     soon."""
     deadline = cluster.now() + WORKERS_S
@@ -147,10 +161,13 @@ def _wait_for_groups(reserved: Reservations, cluster: Cluster) -> None:
                 "events of its pods (kubectl describe pod -l agentrl.dev/ray) say why the others "
                 "are missing"
             )
+        notes(partial(_incomplete, missing))
         cluster.pause(POLL_S)
 
 
-def _wait_for_room(reserved: Reservations, cluster: Cluster, *, trains: bool) -> None:
+def _wait_for_room(
+    reserved: Reservations, cluster: Cluster, notes: RepeatedNotes, *, trains: bool
+) -> None:
     """Wait until a node that was lost is replaced, if the others are too few."""
     deadline = cluster.now() + REPLACED_S
     while True:
@@ -158,7 +175,8 @@ def _wait_for_room(reserved: Reservations, cluster: Cluster, *, trains: bool) ->
             reserved.check(cluster.resources())
             alive = [one.resources for one in cluster.members() if one.alive]
             return reserved.check_nodes(alive, trains=trains)
-        except SpecError as too_small:
+        except SpecError as error:
+            too_small = error
             if not any(map(_lost_lately, cluster.members())):
                 raise
             if cluster.now() > deadline:
@@ -167,7 +185,27 @@ def _wait_for_room(reserved: Reservations, cluster: Cluster, *, trains: bool) ->
                     f"small ({too_small}); run the same command again when the node is back: the "
                     "run goes on from its last checkpoint"
                 ) from too_small
+        notes(partial(_lacking, too_small))
         cluster.pause(POLL_S)
+
+
+def _unnoticed(silent: Sequence[Member], passed_s: float) -> str:
+    """What people are told while `_wait_until_noticed` waits."""
+    places = ", ".join(address_of(one.host, one.port) for one in silent)
+    return (
+        f"waiting for Ray to notice that {places} does not answer ({passed_s:.0f} s so far; for "
+        f"{NOTICED_S:.0f} s at most, in case a firewall refuses this process alone)"
+    )
+
+
+def _incomplete(missing: str, passed_s: float) -> str:
+    """What people are told while `_wait_for_groups` waits."""
+    return f"waiting for the Ray cluster of the run, which has {missing} ({passed_s:.0f} s so far)"
+
+
+def _lacking(too_small: SpecError, passed_s: float) -> str:
+    """What people are told while `_wait_for_room` waits."""
+    return f"waiting for a node in place of the lost one ({passed_s:.0f} s so far): {too_small}"
 
 
 def _lost_lately(member: Member) -> bool:

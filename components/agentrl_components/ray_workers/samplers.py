@@ -198,7 +198,7 @@ class RaySamplers:
                 self._note(f"{self._names[place]} is replaced: {death}")
                 self._lifetime.end(self._names[place], self.actors[place])
             # They may have died with their node.
-            wait_for_nodes(self._reserved, trains=self._transfer is not None)
+            wait_for_nodes(self._reserved, trains=self._transfer is not None, note=self._note)
             self._placement.wait()
             self.take_gpus()
             for place in places:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from free_ports import free_ports, silent_port
@@ -132,6 +133,21 @@ def test_an_address_that_nobody_answers_is_named():
     told = r"compute\.ray: nothing answers at 127\.0\.0\.1:\d+ "
     with silent_port() as port, pytest.raises(RunError, match=told):
         connect(f"127.0.0.1:{port}", reserved())
+
+
+def test_a_grpc_server_that_is_not_a_head_is_refused_by_the_field():
+    """As Ray Client's."""
+    import grpc
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    told = rf"compute\.ray: what answers at 127\.0\.0\.1:{port} is not the head"
+    try:
+        with pytest.raises(RunError, match=told):
+            connect(f"127.0.0.1:{port}", reserved())
+    finally:
+        server.stop(None)
 
 
 def test_an_embedded_ray_listens_on_loopback_alone_and_asks_for_a_token(long_folder):

@@ -70,9 +70,9 @@ EVER = float("inf")
 
 
 def test_a_whole_cluster_is_not_waited_for(answering):
-    cluster = MemoryCluster((EVER, [node(answering)], {"CPU": 2.0}))
-    wait_for_nodes(TWO, cluster)
-    assert cluster.seconds == 0
+    cluster, notes = MemoryCluster((EVER, [node(answering)], {"CPU": 2.0})), []
+    wait_for_nodes(TWO, cluster, note=notes.append)
+    assert (cluster.seconds, notes) == (0, [])
 
 
 def test_a_node_that_has_died_is_waited_for_until_ray_has_noticed(answering, silent):
@@ -81,8 +81,13 @@ def test_a_node_that_has_died_is_waited_for_until_ray_has_noticed(answering, sil
         (14, [living, node(silent)], {"CPU": 4.0}),
         (EVER, [living, node(silent, alive=False, lost_s=0.5)], {"CPU": 2.0}),
     )
-    wait_for_nodes(TWO, cluster)
+    notes = []
+    wait_for_nodes(TWO, cluster, note=notes.append)
     assert cluster.seconds == 14
+    assert notes == [
+        f"waiting for Ray to notice that {HOST}:{silent} does not answer (10 s so far; for 60 s at "
+        "most, in case a firewall refuses this process alone)"
+    ]
 
 
 def test_a_node_that_never_answers_but_is_alive_delays_the_start_by_a_minute(answering, silent):
@@ -97,8 +102,14 @@ def test_a_node_that_replaces_a_lost_one_is_waited_for(answering, silent):
         (40, [node(answering), lost], {"CPU": 1.0}),
         (EVER, [node(answering), lost, node(answering)], {"CPU": 2.0}),
     )
-    wait_for_nodes(TWO, cluster)
+    notes = []
+    wait_for_nodes(TWO, cluster, note=notes.append)
     assert cluster.seconds == 40
+    waited = [note.partition(":")[0] for note in notes]
+    assert waited == [
+        "waiting for a node in place of the lost one (10 s so far)",
+        "waiting for a node in place of the lost one (20 s so far)",
+    ]
 
 
 def test_a_lost_node_that_is_not_replaced_is_an_error_that_names_the_field(answering, silent):
@@ -124,8 +135,11 @@ def test_the_runs_own_cluster_is_waited_for_until_it_is_whole(answering):
     own = reservations(Compute(ray="cluster", trainers={"count": 2}, samplers={"count": 1}))
     part, whole = {"trainers": 1.0, "samplers": 1.0}, {"trainers": 2.0, "samplers": 1.0}
     joins = MemoryCluster((200, [node(answering)], part), (EVER, [node(answering)], whole))
-    wait_for_nodes(own, joins)
+    notes = []
+    wait_for_nodes(own, joins, note=notes.append)
     assert joins.seconds == 200
+    told = "waiting for the Ray cluster of the run, which has 1 of 2 trainers, 1 of 1 samplers"
+    assert notes == [f"{told} ({seconds} s so far)" for seconds in (10, 20, 40, 80, 160)]
     never = MemoryCluster((EVER, [node(answering)], part))
     with pytest.raises(RunError, match=r"has 1 of 2 trainers, .*status\.ray of the run .* pods"):
         wait_for_nodes(own, never)

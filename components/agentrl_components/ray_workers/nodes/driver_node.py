@@ -25,6 +25,8 @@ FOLDER = f"{PREFIX}12345678"
 STARTED = "Ray runtime started"
 """What `ray start` prints when its processes are up."""
 POLL_S = 0.1
+START_S = 300.0
+"""How long the node may take to start."""
 STOP_S = 20.0
 """How long the node's processes may take to end."""
 ENDS_WITH_PARENT = (
@@ -42,7 +44,8 @@ class DriverNode:
         """Join the cluster whose GCS is at `host` and `port`.
 
         Raises:
-            RunError: Ray refuses to join: its version or its token differ.
+            RunError: Ray refuses to join: its version or its token differ; or it has not started
+                in `START_S`.
         """
         self._temporary = ScratchFolder(temporary_folder(FOLDER))
         self.folder = str(self._temporary.path)
@@ -92,7 +95,14 @@ class DriverNode:
 
     def _wait(self, address: str) -> None:
         """Return when the node is up."""
+        deadline = time.monotonic() + START_S
         while STARTED not in self._output.read_text("utf-8"):
+            if time.monotonic() > deadline:
+                raise RunError(
+                    f"spec.compute.ray: {address}: the node by which this machine joins the "
+                    f"cluster has not started in {START_S:g} s; check that the head is healthy "
+                    "(`ray status`) and can reach this machine"
+                )
             if self.ended:
                 reason = _reason(self._output.read_text("utf-8").splitlines())
                 raise RunError(

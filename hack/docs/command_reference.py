@@ -57,7 +57,6 @@ What else a code says, by command:
 | `agentrl envs check` | 1 | also if the environment breaks a rule of the contract |
 | `agentrl envs check`, `play` | 2 | also if the server at `--url` cannot be reached |
 | `agentrl envs serve` | 0 | SIGTERM ended the server, after its sessions with `--drain` |
-| `agentrl envs check`, `list`, `serve`, `sites` | 1 | also if Ctrl-C ended the command |
 | `agentrl stage` | 1 | the stage failed, and another attempt may succeed |
 | `agentrl stage` | 2 | also if it failed with an error that each attempt would have: an invalid manifest, a model or a task that cannot be used, an alarm that stops the run |
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import click
 
@@ -23,7 +24,19 @@ from agentrl_pipelines.cli.env_commands.group import envs
 from agentrl_pipelines.cli.errors import discard_unwritten_output
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Ends with the exit code of interrupted commands on Ctrl-C, whichever command runs."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            from agentrl_pipelines.local.signals import exit_interrupted
+
+            exit_interrupted()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="agentrl")
 def main() -> None:
     """Train multi-turn LLM agents by reinforcement learning, from one manifest.

@@ -15,7 +15,7 @@ from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
 from agentrl_pipelines.cli.env_commands.group import envs
 
-START = "from agentrl_pipelines.cli.env_commands.group import envs; envs()"
+START = "from agentrl_pipelines.cli.main import main; main()"
 
 
 def invoke(*arguments: str, typed: str = "") -> Result:
@@ -128,9 +128,10 @@ def test_the_envs_group_does_not_import_the_server():
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
 
 
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_server_starts_serves_and_exits_cleanly_on_sigterm(workers):
-    arguments = ["serve", "corridor", "--port", "0", "--workers", workers]
+def test_a_server_starts_serves_and_exits_cleanly_when_it_is_stopped(workers, stop, code):
+    arguments = ["envs", "serve", "corridor", "--port", "0", "--workers", workers]
     server = subprocess.Popen(
         [sys.executable, "-c", START, *arguments],
         stderr=subprocess.PIPE,
@@ -149,8 +150,9 @@ def test_a_server_starts_serves_and_exits_cleanly_on_sigterm(workers):
             timeout=300,
         )
         assert answer.status_code == 201
-        server.send_signal(signal.SIGTERM)
+        server.send_signal(stop)
         _, errors = server.communicate(timeout=300)
+        assert server.returncode == code
         assert "Traceback" not in errors
     finally:
         server.kill()

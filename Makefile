@@ -46,6 +46,7 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks
+	$(BIN)/mypy hack/docs
 
 bench: $(VENV)/.installed ## Compare throughput with TRL, which is installed into .venv-peer (benchmarks/README.md)
 	benchmarks/peer/install.sh

@@ -8,6 +8,7 @@ Legend: S sampled tokens of a pack.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -22,7 +23,7 @@ from agentrl_components.update.logprobs import score, states
 from agentrl_components.update.losses.importance import importance_weights
 from agentrl_components.update.losses.kl import KL_RATIO_CAP, kl_penalty
 from agentrl_components.update.losses.normalise import Denominators, reduced
-from agentrl_components.update.losses.policy import token_ratios
+from agentrl_components.update.losses.policy import Surrogate, token_ratios
 from agentrl_components.update.losses.registry import SURROGATES
 from agentrl_components.update.losses.value import clipped_value_loss
 from agentrl_components.update.packing import Pack
@@ -75,21 +76,9 @@ class PolicyGradient:
         columns = _columns(pack, logprobs_S)
         episode_S = on_device(pack.episode_S, logprobs_S.device)
         before_S = columns.get("old", logprobs_S.detach() if self.unmoved else None)
-        if "old" not in columns and algorithm.importance_sampling.mode == "off":
-            old_S = columns["sampler"]
-        else:
-            assert before_S is not None, "the policy has moved, and there is no column `old`"
-            old_S = before_S
-        clip_low, clip_high = algorithm.clip
-        surrogate = SURROGATES[algorithm.traits.surrogate](
-            logprobs_S,
-            old_S,
-            columns["advantage"],
-            episode_S,
-            len(pack.lengths),
-            clip_low=clip_low,
-            clip_high=clip_high,
-            dual_clip=algorithm.dual_clip,
+        old_S = self._old(columns, before_S)
+        surrogate = self._surrogate(
+            logprobs_S, old_S, columns["advantage"], episode_S, len(pack.lengths)
         )
         correction = importance_weights(
             old_S,
@@ -120,6 +109,35 @@ class PolicyGradient:
         )
         sums["loss"] = loss.detach().double() * self.denominators.tokens
         return loss, sums
+
+    def _old(self, columns: Mapping[str, Tensor], before_S: Tensor | None) -> Tensor:
+        """The log-probabilities [S] with which the surrogate compares those of this pass.
+        `before_S`: the trainer's before the update, where they are known."""
+        if "old" not in columns and self.algorithm.importance_sampling.mode == "off":
+            return columns["sampler"]
+        assert before_S is not None, "the policy has moved, and there is no column `old`"
+        return before_S
+
+    def _surrogate(
+        self,
+        logprobs_S: Tensor,
+        old_S: Tensor,
+        advantage_S: Tensor,
+        episode_S: Tensor,
+        episodes: int,
+    ) -> Surrogate:
+        """The algorithm's clipped surrogate of the pack's tokens. `episodes`: of the pack."""
+        clip_low, clip_high = self.algorithm.clip
+        return SURROGATES[self.algorithm.traits.surrogate](
+            logprobs_S,
+            old_S,
+            advantage_S,
+            episode_S,
+            episodes,
+            clip_low=clip_low,
+            clip_high=clip_high,
+            dual_clip=self.algorithm.dual_clip,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agentrl_components.model.architecture import Architecture
@@ -145,15 +145,23 @@ def make_plan(
         problems=tuple(problems(spec, shape, device, placed, trainer, engine)),
         warnings=(
             *device_warnings(spec, device),
-            *server_warnings(spec, most),
-            *pod_warnings(spec),
-            *embedded_warnings(spec),
-            *memory_warnings(spec, _stage_pod(spec, placed, trainer, engine)),
-            *disk_warnings(spec, disk),
+            *_cluster_warnings(spec, most, disk, _stage_pod(spec, placed, trainer, engine)),
             *context_warnings(spec, shape),
             *cache_warnings(spec, shape, device, placed, trainer, engine),
         ),
     )
+
+
+def _cluster_warnings(
+    spec: RunSpec, at_once: int, disk: Mapping[str, int], stage: int | None
+) -> Iterator[Mistake]:
+    """What is worse on Kubernetes than it could be. `at_once`: the most sessions at the same time;
+    `disk` and `stage`: bytes of temporary files of the pods, and of memory of a stage's pod."""
+    yield from server_warnings(spec, at_once)
+    yield from pod_warnings(spec)
+    yield from embedded_warnings(spec)
+    yield from memory_warnings(spec, stage)
+    yield from disk_warnings(spec, disk)
 
 
 def _machine(placed: Layout, trainer: TrainerMemory, engine: SamplerMemory) -> int | None:

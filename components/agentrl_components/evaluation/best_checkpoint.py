@@ -26,7 +26,7 @@ def best_number(store: Store, history: Sequence[IterationRecord], window: int) -
     Raises:
         StoreError: the record of an evaluation is damaged; the message names its key.
     """
-    available = [number for number in checkpoint.complete(store) if number <= len(history)]
+    available = checkpoint.complete(store, newest=len(history))
     records = [
         _with_final_evaluation(store, one).model_copy(
             update={"checkpointed": one.checkpointed and one.iteration + 1 in available}

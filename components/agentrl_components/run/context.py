@@ -241,7 +241,6 @@ class RunContext(ExitStackOwner):
     def _note_checkpoint(self) -> None:
         """Note that a checkpoint covers the whole history."""
         self.newest_checkpoint = len(self.history)
-        # Later ones are damaged, and will be deleted: the run resumed from before them.
-        usable = [n for n in checkpoint.complete(self.store) if n <= self.newest_checkpoint]
+        usable = checkpoint.complete(self.store, newest=self.newest_checkpoint)
         resumable = usable[-self.spec.update.keep_last :]
         self.oldest_needed = min(self.newest_checkpoint, *resumable)

@@ -27,10 +27,8 @@ from agentrl_components.stages.train import train
 from agentrl_components.trajectory.record import Trajectory
 
 
-def play_phase(context: RunContext, phase: int) -> int:
-    """The playing side: play until `phase` is over. Returns the number of iterations played by this
-    process."""
-    played = 0
+def play_phase(context: RunContext, phase: int) -> None:
+    """The playing side: play until `phase` is over."""
     loaded: Published | None = None
     queue, channel = TrajectoryQueue(context.store), WeightChannel(context.store)
     with Heartbeat(context.store, "rollout", note=context.view.note) as heartbeat:
@@ -55,9 +53,7 @@ def play_phase(context: RunContext, phase: int) -> int:
                     continue  # the learning side was restarted, and has withdrawn this policy
                 queue.put(number, policy, episodes)
                 context.view.advance()
-                played += 1
                 context.check_stop()
-    return played
 
 
 def first_missing(

@@ -157,13 +157,19 @@ def latest(
     return None
 
 
-def complete(store: Store) -> list[int]:
-    """The iterations of all checkpoints with a manifest, in ascending order."""
-    return sorted(
+def complete(store: Store, newest: int | None = None) -> list[int]:
+    """The iterations of all checkpoints with a manifest, in ascending order.
+
+    `newest` is the iteration of the checkpoint that was saved or loaded last. Later ones do not
+    count: they were damaged when the run resumed from an earlier one, and its repeated iterations
+    may have other results than theirs. None: all count.
+    """
+    found = {
         keys.checkpoint_number(key)
         for key in store.list(keys.CHECKPOINTS)
-        if key.endswith("/" + keys.MANIFEST) and keys.checkpoint_number(key) >= 0
-    )
+        if key.endswith("/" + keys.MANIFEST)
+    }
+    return sorted(n for n in found if n >= 0 and (newest is None or n <= newest))
 
 
 def fetch(store: Store, iteration: int, folder: Path) -> None:
@@ -179,11 +185,8 @@ def prune(
     store: Store, keep_last: int, keep: AbstractSet[int] = frozenset(), *, newest: int
 ) -> list[int]:
     """Delete all checkpoints except the newest `keep_last` (at least 1) and those in `keep`. Also
-    deletes incomplete checkpoints older than the newest. Returns the deleted iterations.
-
-    `newest` is the iteration of the checkpoint that was saved last. Later ones do not count and are
-    deleted: they were damaged when the run resumed from an earlier one, and its repeated iterations
-    may have other results than theirs.
+    deletes incomplete checkpoints older than the newest. Returns the deleted iterations. Those
+    later than `newest`, which do not count (`complete`), are deleted.
     """
     complete_ones = complete(store)
     existing = [number for number in complete_ones if number <= newest]

@@ -39,19 +39,16 @@ def test_consumed_and_deleted_episodes_are_not_played_again(tmp_path):
     update = {"keepLast": 1, "checkpointEvery": 1}
     run = manifest(tmp_path / "kept", "disaggregated", update=update)
     assert run_stage("provision", stage_context(run, tmp_path / "s", 0)) == 0
-    played = []
+    view = SilentProgressView()
 
     def play() -> None:
         store = DelayedStore(tmp_path / "kept")
-        context = RunContext(
-            run, store, SilentTracker(), SilentProgressView(), lambda: None, learns=False
-        )
-        with context:
-            played.append(play_phase(context, 0))
+        with RunContext(run, store, SilentTracker(), view, lambda: None, learns=False) as context:
+            play_phase(context, 0)
 
     player = threading.Thread(target=play)
     player.start()
     assert run_stage("update", stage_context(run, tmp_path / "s", 0)) == 0
     player.join()
-    assert played == [5]
+    assert view.done == 5
     assert list(DirectoryStore(tmp_path / "kept").list(keys.TRAJECTORIES)) == []

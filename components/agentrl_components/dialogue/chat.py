@@ -18,7 +18,7 @@ Decisions:
   Qwen3). The generation prompt then contains an empty think block, and replies are short enough to
   be one action. The block, or any thoughts that the model samples, stay in the history even if the
   template would remove them, because these tokens were part of the context. The environment gets
-  what follows the thoughts.
+  what follows the thoughts at the beginning of a reply.
 - The date is fixed (`DATE`), so that a run resumed on another day has the same prompts (Llama-3).
 - Texts are stripped of surrounding white space, as in the template of Llama-3.
 """

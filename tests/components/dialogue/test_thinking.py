@@ -24,6 +24,12 @@ from agentrl_components.spec import RunSpec
 
 Make = Callable[..., PreTrainedTokenizerFast]
 
+WENT_ON = (
+    "<search>capital of France</search><information>Lyon</information>"
+    "<think>So it is Lyon.</think><answer>Lyon</answer>"
+)
+"""A reply that does not stop at its action, but goes on with an answer and a turn of its own."""
+
 
 def test_qwen3_history_keeps_the_thought_that_its_template_would_strip(qwen3) -> None:
     dialogue = ChatDialogue(qwen3, thinking=True)
@@ -46,9 +52,25 @@ def test_qwen3_conversation_without_thoughts_is_what_its_template_renders(qwen3)
 def test_an_environment_gets_what_follows_the_thoughts(qwen3) -> None:
     dialogue = ChatDialogue(qwen3, thinking=True)
     assert dialogue.action("<think>\nthe key\n</think>\n\ntake key") == "take key"
-    assert dialogue.action("<think>a</think> b <think>c</think>\ngo") == "go"
+    assert dialogue.action("<think>a</think>\n<think>b</think>\ngo") == "go"
     assert dialogue.action("<think>\nthe key, or the") == ""
     assert dialogue.action("take key") == "take key"
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_think_block_after_the_beginning_of_a_reply_is_part_of_it(qwen3, thinking) -> None:
+    dialogue = ChatDialogue(qwen3, thinking=thinking)
+    assert dialogue.action(f"<think>I search.</think>{WENT_ON}") == WENT_ON
+    assert dialogue.action(WENT_ON) == WENT_ON
+    assert dialogue.action("<search>q</search><think>I wa") == "<search>q</search><think>I wa"
+    assert dialogue.action("<think>a</think><think>b") == ""
+
+
+def test_thoughts_that_the_prompt_begins_end_at_their_first_end(make: Make) -> None:
+    dialogue = ChatDialogue(make(SPECIAL, THINKS, "<|im_end|>"))
+    assert dialogue.action(f"I search.</think>{WENT_ON}") == WENT_ON
+    assert dialogue.action("I <think> so.</think>go</think> left") == "go</think> left"
+    assert dialogue.action(f"I search.</think><think>Now.</think>{WENT_ON}") == WENT_ON
 
 
 def test_a_template_that_always_asks_for_thoughts_has_none_without_their_end(make: Make) -> None:

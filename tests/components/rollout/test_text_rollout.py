@@ -30,6 +30,13 @@ SPEC = RunSpec.model_validate(
 )
 
 
+WENT_ON = (
+    "<search>capital of France</search><information>Lyon</information>"
+    "<think>So it is Lyon.</think><answer>Lyon</answer>"
+)
+"""A reply that does not stop at its action, but goes on with an answer and a turn of its own."""
+
+
 class Saying:
     """An agent that always says the same, and notes the requests."""
 
@@ -56,8 +63,23 @@ class Failing:
         ("<think>\nleft or right\n</think>\n\ngo left", "go left"),
         ("left or right\n</think>\n\ngo left", "go left"),  # the prompt begins the thoughts
         ("<think>\nleft or", ""),
+        ("<think>a</think> <think>b</think> go left", "go left"),
+        (f"<think>I search.</think>{WENT_ON}", WENT_ON),
+        (f"I search.</think>{WENT_ON}", WENT_ON),
+        (WENT_ON, WENT_ON),
+        ("go left <think>or", "go left <think>or"),
     ],
-    ids=["none", "whole", "begun by the prompt", "cut off"],
+    ids=[
+        "none",
+        "whole",
+        "begun by the prompt",
+        "cut off",
+        "two blocks",
+        "a reply that goes on",
+        "a reply that goes on, begun by the prompt",
+        "a later block",
+        "a later block that was cut off",
+    ],
 )
 async def test_the_environment_gets_what_follows_the_thoughts_of_a_reply(said, action):
     session, agent = ListeningSession(steps=2), Saying(said)

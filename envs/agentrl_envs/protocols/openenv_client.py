@@ -21,6 +21,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
 
+from agentrl_envs.calls.answer_check import REWARD_TOLERANCE
 from agentrl_envs.env import Observation
 from agentrl_envs.errors import (
     CapacityError,
@@ -151,13 +152,15 @@ class OpenEnvConnection:
                 "must be a boolean and a number or null"
             )
         self._total += float(reward or 0.0)
-        score = self._total / self._options.full_score
+        share = self._total / self._options.full_score
+        # Ten rewards of 0.1 sum to 0.9999999999999999.
+        score = 1.0 if share >= 1 - REWARD_TOLERANCE else share
         return Answer(
             observation=Observation(text=self._text(data)),
             score=score,
             raw_score=self._total,
             terminated=done,
-            success=done and score >= 1.0,
+            success=done and score == 1.0,
         )
 
     async def close(self) -> None:

@@ -37,6 +37,18 @@ def test_rewards_are_shares_of_the_best_return():
     session.close()
 
 
+@pytest.mark.parametrize(("best", "success"), [(1.0, True), (1.001, False)])
+def test_a_full_return_that_is_a_sum_of_fractions_is_a_success(best, success):
+    tasks = GymnasiumTasks(GymnasiumOptions(id="gymnasium_games:Tenths-v0", best_return=best))
+    session = tasks.environment()
+    session.reset(tasks.task("train", 0))
+    steps = [session.step("one more") for _ in range(10)]
+    assert steps[-1].raw_score == 0.9999999999999999  # ten times 0.1
+    assert sum(step.reward for step in steps) == pytest.approx(1 / best, abs=1e-9)
+    assert [step.success for step in steps] == [*[False] * 9, success]
+    session.close()
+
+
 def test_a_return_below_0_is_a_score_of_0():
     tasks = GymnasiumTasks(COUNT)
     session = tasks.environment()

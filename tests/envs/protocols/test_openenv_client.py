@@ -108,6 +108,18 @@ async def test_rewards_add_up_to_the_score_and_an_end_with_a_full_score_is_a_suc
     ]
 
 
+@pytest.mark.parametrize(("full_score", "success"), [(1.0, True), (1.001, False)])
+async def test_a_full_score_that_is_a_sum_of_fractions_is_a_success(full_score, success):
+    script = [seen(reward=0.1, done=number == 10) for number in range(1, 11)]
+    with session(Server(seen(), *script), full_score=full_score) as remote:
+        await remote.reset(1)
+        *before, last = [await remote.step("n") for _ in script]
+        await remote.close()
+    assert last.raw_score == 0.9999999999999999  # ten times 0.1
+    assert last.score == pytest.approx(1 / full_score, abs=1e-9)
+    assert (any(answer.success for answer in before), last.success) == (False, success)
+
+
 @pytest.mark.parametrize(
     ("answer", "error", "says"),
     [

@@ -47,5 +47,14 @@ class Numbered(Count):
         return {"said": text}, reward, done, cut, {}
 
 
+class Tenths(Count):
+    """Ten steps, each worth 0.1."""
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self._count += 1
+        return self._told(), 0.1, self._count == 10, False, {"admissible_commands": list(COMMANDS)}
+
+
 gymnasium.register("Count-v0", Count)
 gymnasium.register("Numbered-v0", Numbered)
+gymnasium.register("Tenths-v0", Tenths)

@@ -90,10 +90,6 @@ class DevTools:
             return int(entries[index]["id"])
         return None
 
-    async def forget_history(self, page: Page) -> None:
-        """Leave only the current page in the history."""
-        await (await self._session(page)).send("Page.resetNavigationHistory")
-
     async def clear_storage(self, page: Page, origins: Iterable[str]) -> None:
         """Delete what pages of these origins have stored in the context of `page`."""
         session = await self._session(page)

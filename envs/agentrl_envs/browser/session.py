@@ -78,15 +78,13 @@ class BrowserSession:
         before, self.pages = list(self.pages), []
         if before:
             await self._clear(before)
+        # Once, and before anything is opened: what a login or a start page stores is to be deleted
+        # after the episode, also if the agent does not return there.
+        self._activity.origins.clear()
         if state is not None:
             await self._restore(state)
-        for index, url in enumerate(urls):
-            if index == 0 and before and len(self._activity.origins) <= 1:
-                self.pages, self.current = [before.pop()], 0
-                await self._devtools.forget_history(self.page)
-            else:
-                await self.open_tab()
-            self._activity.origins.clear()
+        for url in urls:
+            await self.open_tab()
             await self.visit(url)
             await self.settle()
         for page in before:
@@ -116,13 +114,10 @@ class BrowserSession:
             await self.pages.pop().close()
 
     async def _clear(self, before: list[Page]) -> None:
-        """Leave the pages of the last episode, of which one tab is kept, and delete cookies and
-        storage. The session storage of a tab is deleted here for the site that it shows, so a tab
-        that has seen several is not used again."""
+        """Leave the pages of the last episode, of which one tab stays for these calls, and delete
+        cookies and storage. Session storage goes with its tab: no tab is used again."""
         assert self._context is not None
         origins = self._activity.origins | {origin_of(page.url) for page in before}
-        with suppress(Error):  # a page without storage, such as an error page
-            await before[0].evaluate("sessionStorage.clear(); window.name = ''")
         while len(before) > 1:
             await before.pop().close()
         await before[0].goto(EMPTY)  # a request under way would set its cookies afterwards

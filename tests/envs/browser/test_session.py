@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from playwright.async_api import BrowserContext
-from web_pages import needs_chromium
+from playwright.async_api import BrowserContext, StorageState
+from web_pages import needs_chromium, running_site
 
 from agentrl_envs.browser.session import UNREPEATABLE, BrowserSession
 from agentrl_envs.browser.thread import BrowserThread
@@ -106,6 +106,34 @@ def test_a_driver_that_was_killed_is_started_again_with_its_browser(site, closed
     assert thread.run(play(BrowserSession(thread, 800, 600)), 60) == (0, ("Mug",))
     assert thread.launches == 2
     thread.close()
+
+
+async def stored(session: BrowserSession) -> str:
+    """What a page that stores something found stored when it opened."""
+    return await session.page.inner_text("#seen")
+
+
+def test_local_storage_of_a_start_page_that_the_agent_has_left_is_deleted(run, site):
+    async def play(session: BrowserSession):
+        with running_site() as other:
+            await session.begin([f"{site.url}/store", f"{other.url}/"], None)
+            found = [await stored(session)]
+            await session.close_tab()
+            await session.begin([f"{site.url}/store"], None)
+        return [*found, await stored(session)]
+
+    assert run(play) == ["cookie , local 0, session 0, name , history 2"] * 2
+
+
+def test_local_storage_of_a_login_on_a_site_that_the_agent_does_not_visit_is_deleted(run, site):
+    async def play(session: BrowserSession):
+        with running_site() as other:
+            kept = {"origin": site.url, "localStorage": [{"name": "user", "value": "ann"}]}
+            await session.begin([f"{other.url}/"], StorageState(cookies=[], origins=[kept]))
+            await session.begin([f"{site.url}/store"], None)
+        return await stored(session)
+
+    assert run(play) == "cookie , local 0, session 0, name , history 2"
 
 
 def test_a_page_that_sets_cookies_again_and_again_leaves_none_to_the_next_episode(run, site):

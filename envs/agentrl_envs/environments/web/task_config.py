@@ -110,9 +110,12 @@ class TaskConfig(BaseModel):
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """The parts of the intent that a template was filled with, in its order."""
+        """The parts of the intent that a template was filled with, in its order; of those that
+        begin at the same place the shorter one is first."""
         values = {str(value) for value in self.instantiation_dict.values()}
-        return tuple(sorted((v for v in values if v and v in self.intent), key=self.intent.index))
+        found = (value for value in values if value and value in self.intent)
+        # Without the length, the order of a set decides ties: it differs between processes.
+        return tuple(sorted(found, key=lambda value: (self.intent.index(value), len(value))))
 
     @property
     def asks_for_a_page(self) -> bool:

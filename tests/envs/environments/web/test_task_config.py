@@ -7,13 +7,26 @@ from web_tasks import config, task_set
 
 from agentrl_envs.env import Split, split_of
 from agentrl_envs.environments.web import WebOptions, WebTasks
-from agentrl_envs.environments.web.task_config import config_of, task_of
+from agentrl_envs.environments.web.task_config import TaskConfig, config_of, task_of
 from agentrl_envs.errors import TaskError
 
 
 def test_the_number_of_a_task_is_not_its_content():
     assert task_of({**config(), "task_id": 1}).id == task_of({**config(), "task_id": 2}).id
     assert task_of(config(intent="other")).id != task_of(config()).id
+
+
+def test_of_phrases_that_begin_at_the_same_place_the_shorter_one_is_first():
+    """Regression: the hash seed of the process decided their order."""
+    lengths = (6, 2, 8, 1, 5, 7, 3, 4)
+    filled = {str(length): "gardening"[:length] for length in lengths} | {"n": "9 books"}
+    parsed = TaskConfig.model_validate(
+        {**config(intent="find 9 books on gardening"), "instantiation_dict": filled}
+    )
+    assert parsed.phrases == (
+        "9 books",
+        *("g", "ga", "gar", "gard", "garde", "garden", "gardeni", "gardenin"),
+    )
 
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")

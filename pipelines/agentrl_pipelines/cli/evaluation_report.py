@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -66,6 +66,9 @@ class EvaluationReport(BaseModel):
     """`rollout.actions`: free or admissible. With the second an endpoint is shown the admissible
     actions in each prompt, but its replies are not restricted to them."""
     seed: int
+    settings: dict[str, JsonValue] = {}
+    """All that the result depends on besides the model, by field of the manifest. Empty for an
+    endpoint, whose folder has it in evaluation.json."""
     policy: HeldoutResult
     random: HeldoutResult | None
     """The random policy on the same tasks."""

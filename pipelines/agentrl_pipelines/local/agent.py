@@ -74,7 +74,7 @@ def fetch_agent(source: str, checkpoint: str, environment: str, scratch: Path) -
         scratch: an empty folder for what is fetched.
 
     Raises:
-        SpecError, RunError, StoreError, ModelError: there is no such run, checkpoint or model.
+        SpecError, StoreError, ModelError: there is no such run, checkpoint or model.
     """
     folder = scratch / "model"
     if "/" in source and source.split("/")[0].endswith(":"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from agentrl_components.errors import RunError
+from agentrl_components.errors import SpecError
 from agentrl_components.evaluation.episode_log import FolderLog
 from agentrl_components.evaluation.heldout import RANDOM, heldout_evaluation
 from agentrl_components.evaluation.summary import HeldoutResult
@@ -169,6 +169,34 @@ def description(spec: RunSpec, url: str, model: str) -> dict[str, object]:
     }
 
 
+def settings(spec: RunSpec) -> dict[str, object]:
+    """All that the result of `evaluate_model` depends on besides the weights: values of JSON by
+    field of the manifest, such as `evaluation.tasks` and `environments[rooms].options.size`. Turn
+    limits are those that apply."""
+    fields = spec.model_dump(mode="json", by_alias=True)
+    asked = heldout_evaluation(spec, ())
+    unused = {"source", "lora"} if spec.model.source == "tiny" else {"source", "lora", "tiny"}
+    used = {
+        "model": fields["model"].keys() - unused,
+        "rollout": ("actions", "engine", "maxTokensPerTurn", "topP"),
+        "evaluation": ("tasks", "samples", "temperature", "turnSweep", "randomPolicy"),
+    }
+    found: dict[str, object] = {
+        "seed": spec.seed,
+        "environments": [each.name for each in spec.environments],
+        "evaluation.maxTurns": asked.max_turns,
+    }
+    for part, names in used.items():
+        found |= {f"{part}.{name}": fields[part][name] for name in sorted(names)}
+    for each in fields["environments"]:
+        path = f"environments[{each['name']}]"
+        found[f"{path}.maxTurns"] = asked.turn_limits.get(each["name"])
+        for name in ("builtin", "image", "url", "protocol", "weight"):
+            found[f"{path}.{name}"] = each[name]
+        found |= {f"{path}.options.{name}": value for name, value in each["options"].items()}
+    return found
+
+
 def write_replays(folder: Path, episodes: Sequence[Trajectory]) -> None:
     """Write all episodes as text: `episodes.jsonl`, one `Replay` a line."""
     lines = "".join(f"{replay(episode).model_dump_json()}\n" for episode in episodes)
@@ -213,13 +241,13 @@ def checkpoint_model(root: Path, which: str, folder: Path, model: Model) -> Fetc
     `which` is a number of iterations, `best` or `last`. The dtype is that of `model`.
 
     Raises:
-        RunError: there is no such checkpoint.
+        SpecError: there is no such run, or it has no such checkpoint.
         StoreError: the checkpoint is damaged.
     """
     store, run = open_run(root)
     available = checkpoint.complete(store)
     if not available:
-        raise RunError(f"--root: {root}: the run has no checkpoint yet")
+        raise SpecError([f"--root: {root}: the run has no checkpoint yet"])
     if which == "last":
         number = available[-1]
     elif which == "best":
@@ -229,8 +257,8 @@ def checkpoint_model(root: Path, which: str, folder: Path, model: Model) -> Fetc
         number = int(which)
     else:
         choices = ", ".join(map(str, available))
-        raise RunError(
-            f"--checkpoint: {root} has no checkpoint {which}; give best, last or one of {choices}"
+        raise SpecError(
+            [f"--checkpoint: {root} has no checkpoint {which}; give best, last or one of {choices}"]
         )
     checkpoint.fetch(store, number, folder)
     template = run.spec.model.template

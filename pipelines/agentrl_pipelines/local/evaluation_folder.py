@@ -15,13 +15,14 @@ from agentrl_pipelines.local.run_folder import store_errors
 RESULT = "eval.json"
 
 
-def check_folder(folder: Path, described: Mapping[str, object], *, endpoint: bool) -> None:
+def check_folder(folder: Path, model: str, settings: Mapping[str, object] | None) -> None:
     """Check, before hours of play, that a result may be written to `folder`.
 
     Args:
         folder: it need not exist, and is not created.
-        described: what is evaluated, and how: fields of `eval.json`, and `temperature`.
-        endpoint: the evaluation is one of an endpoint, whose episodes are kept in the folder.
+        model: what is evaluated, as in `eval.json`.
+        settings: how it is evaluated, as in `eval.json`. None: the evaluation is one of an
+            endpoint, whose episodes are kept in the folder with what they depend on.
 
     Raises:
         StoreError: the folder cannot be written to.
@@ -34,21 +35,25 @@ def check_folder(folder: Path, described: Mapping[str, object], *, endpoint: boo
                 pass
         except OSError as error:  # without the name of the temporary file
             raise OSError(error.errno, error.strerror) from error
-    if not endpoint and (folder / DESCRIPTION).exists():
+    if settings is not None and (folder / DESCRIPTION).exists():
         raise _taken(folder, "it has the episodes of an endpoint")
     found = _described(folder / RESULT)
-    for field, value in described.items():
-        if found and found.get(field) != value:
-            raise _taken(folder, f"its {field} is {found.get(field)}, not {value}")
+    if found is None:
+        return
+    given = {"model": model} | dict(settings or {})
+    for field in given if settings is None else {**given, **found}:
+        if found.get(field) != given.get(field):
+            raise _taken(folder, f"its {field} is {found.get(field)}, not {given.get(field)}")
 
 
-def _described(path: Path) -> Mapping[str, object]:
-    """The fields of a result. Empty: there is none, or it was not written to its end."""
+def _described(path: Path) -> Mapping[str, object] | None:
+    """The model and the settings of a result. None: there is none, or it was not written to its
+    end."""
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        return found | {"temperature": found["policy"]["temperature"]}
+        return {"model": found["model"], **found.get("settings", {})}
     except (FileNotFoundError, ValueError, LookupError, TypeError):
-        return {}
+        return None
 
 
 def _taken(folder: Path, reason: str) -> SpecError:

@@ -12,7 +12,7 @@ from corridor_run import manifest
 from local_run import run_to_end
 from thinking_chat import save_thinking_model
 
-from agentrl_components.errors import RunError, SpecError
+from agentrl_components.errors import SpecError
 from agentrl_components.reporting.description import model_metadata
 from agentrl_components.spec.fields.pods import Variable
 from agentrl_components.storage import keys
@@ -54,7 +54,7 @@ def test_the_agents_environment_has_the_variables_of_its_run(tmp_path: Path, mon
     spec = RUN.spec.model_copy(update={"compute": compute})
     run = RUN.model_copy(update={"spec": spec})
     DirectoryStore(tmp_path / "store").put(keys.RUN, run.model_dump_json(by_alias=True).encode())
-    with pytest.raises(RunError, match="the run has no checkpoint yet"):
+    with pytest.raises(SpecError, match="the run has no checkpoint yet"):
         fetch_agent(str(tmp_path), "best", "corridor", tmp_path / "scratch")
     assert os.environ["WALK_NEW"] == "a"
 
@@ -122,7 +122,7 @@ def test_a_registered_model_is_played_by_its_metadata(
 def test_a_folder_without_a_run_and_an_unknown_checkpoint_are_refused(root: Path, tmp_path: Path):
     with pytest.raises(SpecError, match="holds no run"):
         fetch_agent(str(tmp_path), "best", "corridor", tmp_path / "scratch")
-    with pytest.raises(RunError, match="no checkpoint 77"):
+    with pytest.raises(SpecError, match="no checkpoint 77"):
         fetch_agent(str(root), "77", "corridor", tmp_path / "other")
 
 

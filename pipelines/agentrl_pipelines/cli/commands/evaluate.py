@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -173,7 +174,7 @@ def evaluate_openai(
     from agentrl_pipelines.local.run_folder import store_errors
 
     key, model = api_key(key_env), f"{name} at {url}"
-    check_folder(folder, {"model": model}, endpoint=True)
+    check_folder(folder, model, None)
     view = evaluation_view_for(fail_safe_console())
     try:
         with store_errors(folder):
@@ -201,23 +202,17 @@ def evaluate_weights(run: AgentRLRun, source: str, folder: Path, paper: str | No
     """Evaluate the model of the manifest; `source` is its name in the report."""
     from agentrl_envs.output.fail_safe import fail_safe_console
     from agentrl_pipelines.cli.progress_view import view_for
-    from agentrl_pipelines.local.evaluation import evaluate_model
+    from agentrl_pipelines.local.evaluation import evaluate_model, settings
     from agentrl_pipelines.local.evaluation_folder import check_folder
 
-    described = {
-        "model": source,
-        "seed": run.spec.seed,
-        "environments": [environment.name for environment in run.spec.environments],
-        "actions": run.spec.rollout.actions,
-        "temperature": run.spec.evaluation.temperature,
-    }
-    check_folder(folder, described, endpoint=False)
+    how = settings(run.spec)
+    check_folder(folder, source, how)
     view = view_for(fail_safe_console())
     try:
         result = evaluate_model(run, view)
     finally:
         view.close()
-    report(run, source, result, folder, paper)
+    report(run, source, result, folder, paper, how)
 
 
 def report(
@@ -226,8 +221,10 @@ def report(
     result: EvaluationResult,
     folder: Path,
     paper: str | None,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Print the table, and write eval.json, eval.html and the figure to `folder`."""
+    """Print the table, and write eval.json, eval.html and the figure to `folder`. `settings` are
+    those of an evaluation of weights."""
     from agentrl_envs.output.fail_safe import fail_safe_console
     from agentrl_pipelines.cli.evaluation_report import EvaluationReport, comparison, show, write
     from agentrl_pipelines.local.run_folder import store_errors
@@ -238,6 +235,7 @@ def report(
         environments=tuple(environment.name for environment in run.spec.environments),
         actions=run.spec.rollout.actions,
         seed=run.spec.seed,
+        settings=dict(settings or {}),
         policy=result.policy,
         random=result.random,
         episodes=result.episodes,

@@ -385,7 +385,7 @@ def test_an_endpoint_that_does_not_answer_is_an_error_before_anything_is_played(
 )
 def test_an_option_without_effect_is_named(tmp_path, options, named):
     result = run_eval(tmp_path, *options)
-    assert result.exit_code in (1, 2)
+    assert result.exit_code == 2
     assert named in result.stderr
     assert "Traceback" not in result.output
 
@@ -418,8 +418,33 @@ def test_the_evaluation_of_a_checkpoint_equals_that_of_the_run(tmp_path):
     assert [one["model"].split("/")[-2] for one in each] == ["000000", "000003"]
 
     result = run_eval(tmp_path, "--root", str(root), "--checkpoint", "77")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "has no checkpoint 77; give best, last or one of 0, " in result.stderr
+
+
+def test_a_result_of_weights_is_replaced_by_the_same_command_only(tmp_path):
+    sweep = ("--tasks", "3", "--samples", "1", "--sweep", "2,5")
+    assert run_eval(tmp_path, *sweep).exit_code == 0
+    written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert sorted(written) == ["eval.html", "eval.json", "scaling.json", "scaling.png"]
+    tasks, samples, turns = ("--tasks", "2"), ("--samples", "2"), ("--max-turns", "4")
+    for changed, reason in (
+        (tasks, "evaluation.tasks is 3, not 2"),
+        (samples, "evaluation.samples is 1, not 2"),
+        (turns, "evaluation.maxTurns is 5, not 4"),
+        (("--sweep", "2"), "evaluation.turnSweep is [2, 5], not [2]"),
+        (("--set", "model.context=128"), "model.context is 64, not 128"),
+        (
+            ("--set", "environments[0].options={turns: 4}"),
+            "environments[corridor].options.turns is None, not 4",
+        ),
+    ):
+        other = run_eval(tmp_path, *sweep, *changed)
+        assert other.exit_code == 2
+        assert f"has the result of another evaluation (its {reason})" in other.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == written
+    again = run_eval(tmp_path, *sweep, "--concurrency", "1")  # on which no result depends
+    assert again.exit_code == 0, again.output
 
 
 def test_variables_of_the_manifest_are_set_unless_the_process_has_them(tmp_path, monkeypatch):

@@ -172,16 +172,20 @@ def _ended(done: Sequence[IterationRecord], phase: int, current: int, state: Run
 
 def _alarms(steps: Iterable[IterationRecord]) -> tuple[AlarmSummary, ...]:
     summaries: list[AlarmSummary] = []
+    # The index of the last summary of each alarm, signal and action: a warning and an action on the
+    # same signal are two alarms.
+    latest: dict[tuple[int, str, str], int] = {}
     for one in steps:
+        completed = one.iteration + 1
         for alarm in one.decision.alarms if one.decision else ():
-            latest = next((a for a in reversed(summaries) if a.signal == alarm.signal), None)
-            if latest and latest.last == one.iteration - 1 and latest.action == alarm.action:
-                summaries[summaries.index(latest)] = latest.model_copy(
-                    update={"last": one.iteration}
-                )
+            kind = (alarm.alarm, alarm.signal, alarm.action)
+            index = latest.get(kind)
+            if index is not None and summaries[index].last == completed - 1:
+                summaries[index] = summaries[index].model_copy(update={"last": completed})
                 continue
+            latest[kind] = len(summaries)
             fields = alarm.model_dump(include={"signal", "action", "message"})
-            summaries.append(AlarmSummary(first=one.iteration, last=one.iteration, **fields))
+            summaries.append(AlarmSummary(first=completed, last=completed, **fields))
     return tuple(summaries)
 
 

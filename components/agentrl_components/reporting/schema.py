@@ -79,12 +79,14 @@ class EnvironmentSummary(ReportPart):
 
 
 class AlarmSummary(ReportPart):
-    """An alarm that fired at one iteration or several consecutive ones."""
+    """An alarm that fired after one iteration or several consecutive ones."""
 
     signal: str
     action: str
     first: int
+    """Iterations completed when it fired for the first time, as in MLflow's steps."""
     last: int
+    """The same for the last time."""
     message: str
     """The message at the first of them."""
 

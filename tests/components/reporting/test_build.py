@@ -78,11 +78,11 @@ def put_evaluation(store, result):
     store.put(keys.evaluation(result.name), result.model_dump_json().encode())
 
 
-def alarm(signal):
+def alarm(signal, number=0, action="record"):
     return {
-        "alarm": 0,
+        "alarm": number,
         "signal": signal,
-        "action": "record",
+        "action": action,
         "value": 0.1,
         "bound": 0.2,
         "message": f"{signal} fired",
@@ -104,7 +104,7 @@ def put_iteration(
             "phase": phase + (action == "advance"),
             "max_turns": max_turns,
             "reason": reason,
-            "alarms": [alarm(signal) for signal in alarms],
+            "alarms": [alarm(one) if isinstance(one, str) else one for one in alarms],
         },
     }
     store.put(keys.iteration(iteration), json.dumps(record).encode())
@@ -231,8 +231,8 @@ def test_environments_have_first_and_last_success_their_last_limit_and_the_itera
 def test_consecutive_alarms_are_merged(store):
     alarms = build(store, RUN).alarms
     assert [(a.signal, a.first, a.last) for a in alarms] == [
-        ("entropy_below", 2, 3),
-        ("reward_drop", 3, 3),
+        ("entropy_below", 3, 4),
+        ("reward_drop", 4, 4),
     ]
 
 
@@ -240,7 +240,23 @@ def test_an_alarm_that_fires_again_after_a_pause_is_listed_again():
     store = MemoryStore()
     for iteration, alarms in enumerate((["entropy_below"], [], ["entropy_below"])):
         put_iteration(store, iteration, 0, 3, 0.5, alarms=alarms)
-    assert [(a.first, a.last) for a in build(store, RUN).alarms] == [(0, 0), (2, 2)]
+    assert [(a.first, a.last) for a in build(store, RUN).alarms] == [(1, 1), (3, 3)]
+
+
+@pytest.mark.parametrize("second", ["record", "hold"])
+def test_two_alarms_on_one_signal_are_merged_apart(second):
+    """The first fires after iterations 1 to 5, the second after 1 to 3 and 5."""
+    store = MemoryStore()
+    for iteration in range(5):
+        both = [alarm("entropy_below"), alarm("entropy_below", 1, second)]
+        put_iteration(store, iteration, 0, 3, 0.5, alarms=both[:1] if iteration == 3 else both)
+    found = [(a.action, a.first, a.last) for a in build(store, RUN).alarms]
+    assert found == [("record", 1, 5), (second, 1, 3), (second, 5, 5)]
+
+
+def test_the_last_alarm_of_a_stopped_run_is_that_of_its_completed_iterations(store):
+    report = build(store, RUN)
+    assert report.alarms[-1].last == len(report.training) == report.checkpoints[-1].iteration
 
 
 def test_the_best_checkpoint_is_the_one_with_the_best_held_out_success(store):

@@ -25,9 +25,10 @@ FIELDS = ("iteration", "phase", "max_turns", "metrics")
 def metrics(root: Path) -> None:
     """Print the metrics of a run, one JSON object per iteration and line.
 
-    They contain no times: two runs with the same computations print the same output. With
-    compute.ray and rollout.maxStaleness above 0 results depend on speed, and the output contains
-    idle shares and the depth of the queue. Exit code 2 if the folder holds no run."""
+    Iterations are counted from 0: the first line is step 1 in MLflow. The metrics contain no
+    times: two runs with the same computations print the same output. With compute.ray and
+    rollout.maxStaleness above 0 results depend on speed, and the output contains idle shares and
+    the depth of the queue. Exit code 2 if the folder holds no run."""
     with exit_on_error():
         from agentrl_pipelines.local.run_folder import open_run
 

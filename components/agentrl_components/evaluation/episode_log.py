@@ -28,13 +28,15 @@ RANDOM = "random"
 
 class FolderLog:
     """Implements `EpisodeLog`: the log in `folder`. `on_episode` is called with each finished
-    episode, also with those of an earlier process."""
+    episode, what it cost, and whether an earlier process had finished it."""
 
     def __init__(
         self,
         folder: Path,
         description: dict[str, object],
-        on_episode: Callable[[Trajectory, Usage], None] = lambda episode, usage: None,
+        on_episode: Callable[[Trajectory, Usage, bool], None] = lambda episode, usage, resumed: (
+            None
+        ),
     ) -> None:
         """`description` holds all that the results depend on. Raises `SpecError` if the folder has
         the episodes of another evaluation."""
@@ -65,7 +67,7 @@ class FolderLog:
             return None
         (episode,) = codec.decode(base64.b64decode(kept["episode"]), _key(job, rules))
         self.resumed += 1
-        self._count(episode, Usage(**kept["usage"]))
+        self._count(episode, Usage(**kept["usage"]), resumed=True)
         return replace(episode, group=job.group)
 
     def add(self, job: Job, rules: Rules, episode: Trajectory, usage: Usage) -> None:
@@ -80,11 +82,11 @@ class FolderLog:
             "episode": base64.b64encode(codec.encode([episode])).decode(),
         }
         self._store.replace(_key(job, rules), json.dumps(data).encode())
-        self._count(episode, usage)
+        self._count(episode, usage, resumed=False)
 
-    def _count(self, episode: Trajectory, usage: Usage) -> None:
+    def _count(self, episode: Trajectory, usage: Usage, *, resumed: bool) -> None:
         self.usage += usage
-        self._on_episode(episode, usage)
+        self._on_episode(episode, usage, resumed)
 
 
 def _key(job: Job, rules: Rules) -> str:

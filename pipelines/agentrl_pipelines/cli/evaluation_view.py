@@ -30,8 +30,8 @@ def evaluation_view_for(console: Console) -> EvaluationView:
 class PlainLines(PlainView):
     """`PlainView` that counts episodes."""
 
-    def episode(self, episode: Trajectory, usage: Usage) -> None:
-        del episode, usage
+    def episode(self, episode: Trajectory, usage: Usage, resumed: bool) -> None:
+        del episode, usage, resumed
         self.advance()
 
 
@@ -49,17 +49,19 @@ class LiveTable:
 
     def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self._clock, self._started = clock, clock()
-        self._name, self._total = "", 0
+        self._name, self._total, self._resumed = "", 0, 0
         self._usage = Usage()
         self.rows: dict[str, Row] = {}
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self.table)
 
     def stage(self, name: str, total: int | None = None) -> None:
         self._name, self._total, self._started = name, total or 0, self._clock()
+        self._resumed = 0
         self.rows.clear()  # a sweep beyond the turn limit plays the tasks again
         self._live.start()
 
-    def episode(self, episode: Trajectory, usage: Usage) -> None:
+    def episode(self, episode: Trajectory, usage: Usage, resumed: bool) -> None:
+        self._resumed += resumed
         row = self.rows.setdefault(category(episode), Row())
         row.episodes += 1
         row.solved += episode.success
@@ -86,8 +88,9 @@ class LiveTable:
         elapsed = self._clock() - self._started
         of = f" of {self._total}" if self._total else ""
         left = ""
-        if done and self._total > done:
-            left = f" · about {clock_time(elapsed / done * (self._total - done))} left"
+        played = done - self._resumed  # the others took no time
+        if played and self._total > done:
+            left = f" · about {clock_time(elapsed / played * (self._total - done))} left"
         used = self._usage
         tokens = f"{used.prompt_tokens:,} + {used.completion_tokens:,} tokens"
         return f"{done}{of} episodes · {tokens} · {clock_time(elapsed)}{left}"

@@ -68,8 +68,8 @@ class EvaluationView(Protocol):
         """A stage begins and the previous one is done. `total`: the number of its episodes."""
         ...
 
-    def episode(self, episode: Trajectory, usage: Usage) -> None:
-        """A finished episode, or one that an earlier process had finished."""
+    def episode(self, episode: Trajectory, usage: Usage, resumed: bool) -> None:
+        """A finished episode. `resumed`: an earlier process had finished it."""
         ...
 
     def close(self) -> None:

@@ -248,12 +248,14 @@ class StageCounter:
 
     def __init__(self) -> None:
         self.stages: list[list] = []
+        self.resumed = 0
 
     def stage(self, name, total=None):
         self.stages.append([name, total, 0])
 
-    def episode(self, episode, usage):
+    def episode(self, episode, usage, resumed):
         self.stages[-1][2] += 1
+        self.resumed += resumed
 
     def close(self):
         pass
@@ -284,6 +286,16 @@ def test_a_sweep_beyond_the_turn_limit_is_a_second_stage_with_its_own_episodes(
     with running(Endpoint().app) as url:
         evaluate_endpoint(run, f"{url}/v1", "walker", "key", view, tmp_path)
     assert [stage for stage in view.stages if stage[1] is not None] == asked
+
+
+def test_the_view_is_told_which_episodes_an_earlier_process_had_finished(tmp_path):
+    views = []
+    with running(Endpoint().app) as url:
+        for tasks in (2, 5):  # of one sample each
+            run = parse(MANIFEST | {"spec": MANIFEST["spec"] | {"evaluation": {"tasks": tasks}}})
+            views.append(StageCounter())
+            evaluate_endpoint(run, f"{url}/v1", "walker", "key", views[-1], tmp_path)
+    assert [(view.stages[-1][2], view.resumed) for view in views] == [(2, 0), (5, 2)]
 
 
 def test_the_result_is_set_beside_the_papers_table(tmp_path):

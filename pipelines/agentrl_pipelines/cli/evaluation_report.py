@@ -234,9 +234,10 @@ def table(report: EvaluationReport) -> Table:
         f"temperature {found.temperature:g}"
     )
     out.add_column("held-out success, %", overflow="fold")
+    # In a narrow terminal an interval is below its share. With `no_wrap` the names would vanish.
     if report.random is not None:
-        out.add_column("random policy", justify="right", no_wrap=True)
-    out.add_column("this model", justify="right", no_wrap=True)
+        out.add_column("random policy", justify="right", overflow="fold")
+    out.add_column("this model", justify="right", overflow="fold")
     columns = [one for one in (report.random, found) if one is not None]
     for name in report.categories:
         shares = (one.categories.get(name) for one in columns)
@@ -254,7 +255,7 @@ def paper_table(paper: Comparison) -> Table:
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     out.add_column(f"{paper.family}, success in %", overflow="fold")
     for title in ("tasks", "this model", *MODELS):
-        out.add_column(title, justify="right")
+        out.add_column(title, justify="right", overflow="fold")
     for row in paper.rows:
         values = (f"{row.published[name]:.1f}" if name in row.published else "" for name in MODELS)
         tasks = f"{row.tasks} of {row.published_tasks}"

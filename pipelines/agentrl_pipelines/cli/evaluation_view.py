@@ -77,7 +77,7 @@ class LiveTable:
         out.caption = Text(self._caption())
         out.add_column(self._name or "evaluation", overflow="fold")
         for title in ("episodes", "solved, %", "turns"):
-            out.add_column(title, justify="right", no_wrap=True)
+            out.add_column(title, justify="right", overflow="fold")
         for name, row in sorted(self.rows.items()):
             share, turns = row.solved / row.episodes, row.turns / row.episodes
             out.add_row(Text(name), str(row.episodes), f"{100 * share:.1f}", f"{turns:.1f}")

@@ -66,7 +66,8 @@ def heldout_table(report: Report) -> Table:
     table.caption = _caption(report)
     table.add_column("", overflow="fold")
     for name in ("random policy", started, report.after_name):
-        table.add_column(name, justify="right", no_wrap=True)
+        # In a narrow terminal an interval is below its share. With `no_wrap` names would vanish.
+        table.add_column(name, justify="right", overflow="fold")
     names = sorted({name for one in columns if one for name in one.categories})
     single = len({name.split("/", 1)[0] for name in names}) == 1
     for name in names:

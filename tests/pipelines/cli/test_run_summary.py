@@ -2,6 +2,7 @@ import io
 import sys
 from pathlib import Path
 
+import pytest
 from heldout_results import categories, heldout_result
 from rich.console import Console
 
@@ -97,6 +98,21 @@ def test_the_table_has_random_before_and_after_with_intervals():
     assert line.split()[:4] == ["UnlockPickup", "0.0", "[0.0,", "100.0]"]
     assert "Held-out success rose from 36.8 % to 82.2 %." in text
     assert "% of 400 held-out tasks, 8 turns allowed, 95 % intervals" in text
+
+
+@pytest.mark.parametrize("width", [50, 60, 70, 76])
+def test_no_name_and_no_digit_is_lost_in_a_narrow_terminal(width):
+    lines = printed(report(), width).splitlines()
+    table = lines[: next(i for i, line in enumerate(lines) if line.startswith("Example task"))]
+    text = "".join("".join(line.split()) for line in table)
+    assert "…" not in text
+    if width > 50:
+        rows = [line.split()[0] for line in table if line.strip()]
+        assert {"UnlockPickup", "all", "well-formed"} <= set(rows)
+    else:  # a long name is continued in the next line
+        assert ("UnlockPick" in text, "up" in text) == (True, True)
+    for number in ("0.0", "[0.0,", "100.0]", "20.2", "[16.6,", "24.5]", "82.2", "85.7]"):
+        assert number in text
 
 
 def test_the_mean_score_is_in_the_table_where_it_differs_from_success():

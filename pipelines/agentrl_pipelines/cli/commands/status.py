@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STYLES = {"Running": "cyan", "Succeeded": "green", "Failed": "red", "Suspended": "yellow"}
 BAD_WHEN_TRUE = ("Failed",)
+NARROW = 80
+"""Columns below which the messages of conditions have no column of their own."""
 
 
 @click.command(short_help="Show the status of a run on the cluster.")
@@ -39,16 +41,16 @@ def status(name: str, namespace: str | None, context: str | None, output: str | 
         from agentrl_envs.output.console import Console
 
         console = Console()
-        for part in parts(run, datetime.now(UTC)):
+        for part in parts(run, datetime.now(UTC), console.width):
             console.print(part, soft_wrap=isinstance(part, str))
 
 
-def parts(run: Mapping[str, Any], now: datetime) -> list[RenderableType]:
-    """The run as tables: key facts, horizon schedule, conditions."""
+def parts(run: Mapping[str, Any], now: datetime, width: int) -> list[RenderableType]:
+    """The run as tables for `width` columns: key facts, horizon schedule, conditions."""
     status: Mapping[str, Any] = run.get("status") or {}
     tables: list[RenderableType] = [_facts(run, status, now), _schedule(run, status)]
     if status.get("conditions"):
-        tables.append(_conditions(status["conditions"], now))
+        tables.append(_conditions(status["conditions"], now, width))
     return tables
 
 
@@ -165,24 +167,28 @@ def turns_text(spec: Mapping[str, Any], phase: int) -> str:
     return range_of([own_limit(limits, phase) if limits else scheduled for limits in own])
 
 
-def _conditions(conditions: Sequence[Mapping[str, str]], now: datetime) -> Table:
+def _conditions(conditions: Sequence[Mapping[str, str]], now: datetime, width: int) -> Table:
+    """The conditions. In a narrow terminal a message is below its reason."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    narrow = width < NARROW
     for title in ("condition", "status", "reason"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(title, overflow="fold")
     table.add_column("age", justify="right", no_wrap=True)
-    table.add_column("message", overflow="fold")
+    if not narrow:
+        table.add_column("message", overflow="fold")
     for each in conditions:
         bad = each["type"] in BAD_WHEN_TRUE and each["status"] == "True"
         style = "red" if bad else "green" if each["status"] == "True" else "dim"
+        reason, message = Text(each["reason"]), Text(each.get("message", ""))
         table.add_row(
-            _plain(each["type"]),
+            Text(each["type"]),
             Text(each["status"], style),
-            _plain(each["reason"]),
+            Text("\n").join([reason, message]) if narrow else reason,
             age(each["lastTransitionTime"], now),
-            _plain(each.get("message", "")),
+            *([] if narrow else [message]),
         )
     return table

@@ -32,7 +32,7 @@ RUNNING = {
 
 def test_status_shows_progress_success_and_conditions():
     console = Console(width=100, record=True, file=io.StringIO())
-    for part in parts(RUNNING, datetime(2026, 1, 1, 2, tzinfo=UTC)):
+    for part in parts(RUNNING, datetime(2026, 1, 1, 2, tzinfo=UTC), 100):
         console.print(part)
     text = console.export_text()
     for expected in (
@@ -52,6 +52,27 @@ def test_status_shows_progress_success_and_conditions():
     assert ["✓", "1", "3", "20"] in rows
     assert ["▶", "2", "8", "30"] in rows
     assert ["Progressing", "True", "Running", "45s", "it", "runs"] in rows
+
+
+@pytest.mark.parametrize("width", [60, 79, 80, 100])
+def test_the_messages_of_conditions_are_whole_in_a_narrow_terminal(width):
+    message = "environment babyai has 0 of 1 servers; pull of image ghcr.io/x/y failed"
+    waiting = {
+        "type": "EnvironmentsReady",
+        "status": "False",
+        "reason": "EnvironmentsStarting",
+        "message": message,
+        "lastTransitionTime": "2026-01-01T01:59:15Z",
+    }
+    run = RUNNING | {"status": RUNNING["status"] | {"conditions": [waiting]}}
+    console = Console(width=width, record=True, file=io.StringIO())
+    *_, conditions = parts(run, datetime(2026, 1, 1, 2, tzinfo=UTC), width)
+    console.print(conditions)
+    text = console.export_text()
+    words = text.split()
+    assert {"EnvironmentsReady", "False", "EnvironmentsStarting", "45s"} <= set(words)
+    assert [word for word in words if word in message.split()] == message.split()
+    assert "…" not in text
 
 
 def test_the_turns_of_a_phase_are_a_range_if_environments_have_limits_of_their_own():

@@ -244,7 +244,7 @@ def table(report: EvaluationReport) -> Table:
         out.add_row(Text(name), *(share_text(share) for share in shares))
     out.add_section()
     out.add_row(Text("all"), *(share_text(one) for one in columns), style="bold")
-    out.add_row(Text("mean score"), *(Text(f"{one.score:.3f}") for one in columns))
+    out.add_row(Text("mean score"), *(Text(f"{100 * one.score:.1f}") for one in columns))
     replies = (Text(f"{100 * one.wellformed:.1f}") for one in columns)
     out.add_row(Text("well-formed replies"), *replies)
     return out

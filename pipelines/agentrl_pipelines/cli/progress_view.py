@@ -179,7 +179,7 @@ def clock_time(seconds: float) -> str:
 
 def _numbers(shown: IterationProgress) -> str:
     left = "" if shown.seconds_left is None else f" · {clock_time(shown.seconds_left)} left"
-    score = "" if shown.score is None else f" · score {shown.score:.2f}"
+    score = "" if shown.score is None else f" · score {shown.score * 100:.0f} %"
     return (
         f"{shown.iteration}/{shown.iterations} · success {shown.success * 100:.0f} %{score}"
         f" · {_short(shown.tokens_per_s)} tok/s{left}"

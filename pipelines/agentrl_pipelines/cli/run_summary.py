@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from agentrl_components.evaluation.summary import SuccessRate
+from agentrl_components.evaluation.summary import HeldoutResult, SuccessRate
 from agentrl_components.reporting.build import database
 from agentrl_components.reporting.schema import CheckpointSummary, EpisodePair, Report
 from agentrl_components.reporting.transcript import Replay, lines
@@ -32,15 +33,16 @@ def show(report: Report, root: Path, console: Console) -> None:
     if report.message:
         console.print(Text(f"{report.status}: {report.message}"))
     console.print(heldout_table(report))
-    full = [
-        f"{found.out_of_tokens} of the evaluation {found.name}"
-        for found in (report.heldout.before, report.heldout.after)
-        if found is not None and found.out_of_tokens
-    ]
+    lost = _counted(report, lambda found: found.lost)
+    if lost:
+        console.print(
+            Text(f"Episodes lost to environment failures, which are not counted: {lost}.", "yellow")
+        )
+    full = _counted(report, lambda found: found.out_of_tokens)
     if full:
         console.print(
             Text(
-                f"Episodes that ended because they filled the context: {', '.join(full)}. "
+                f"Episodes that ended because they filled the context: {full}. "
                 "Raise spec.model.context or lower the number of turns.",
                 "yellow",
             )
@@ -55,6 +57,13 @@ def show(report: Report, root: Path, console: Console) -> None:
         console.print(Text(f"alarm at iteration {when}: {alarm.message} ({alarm.action})"))
     for line in _locations(report, root):
         console.print(line, soft_wrap=True)  # never broken, so that it can be copied
+
+
+def _counted(report: Report, count: Callable[[HeldoutResult], int]) -> str:
+    """What `count` finds in each evaluation: `3 of the evaluation before`. Empty: nothing."""
+    found = (report.heldout.random, report.heldout.before, report.heldout.after)
+    counts = {one.name: count(one) for one in found if one is not None}
+    return ", ".join(f"{n} of the evaluation {name}" for name, n in counts.items() if n)
 
 
 def heldout_table(report: Report) -> Table:

@@ -1,4 +1,5 @@
 import json
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -316,6 +317,30 @@ def test_evaluations_of_different_environments_are_not_compared(store, tmp_path)
     assert build(store, RUN).headline == (
         "Held-out success rose from 20.0 % to 90.0 %, without rooms and crafting, which were down."
     )
+
+
+@pytest.mark.parametrize("name", ["random", "before", "after"])
+def test_the_page_has_the_episodes_that_any_evaluation_lost(store, tmp_path, name):
+    write(build(store, RUN), tmp_path)
+    assert "episodes lost" not in (tmp_path / "report.html").read_text()
+    store.replace(
+        keys.evaluation(name), heldout_result(name, 0.5, lost=7).model_dump_json().encode()
+    )
+    write(build(store, RUN), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    row = page[page.index("episodes lost to environment failures, not counted") :]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row[: row.index("</tr>")])
+    assert cells == ["7" if name == one else "0" for one in ("random", "before", "after")]
+
+
+def test_the_pages_mean_score_is_in_percent_like_the_success(store, tmp_path):
+    graded = heldout_result("after", 0.5, score=0.625)
+    store.replace(keys.evaluation("after"), graded.model_dump_json().encode())
+    write(build(store, RUN), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    row = page[page.index('<th scope="row">mean score</th>') :]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row[: row.index("</tr>")])
+    assert cells == ["20.0 %", "37.0 %", "62.5 %"]
 
 
 def test_the_page_has_the_manifest_and_the_command_to_reproduce_the_run(store, tmp_path):

@@ -28,8 +28,8 @@ def report(**policy):
     )
 
 
-def printed(result):
-    console = Console(file=io.StringIO(), width=200, color_system=None, _environ={})
+def printed(result, width=200):
+    console = Console(file=io.StringIO(), width=width, color_system=None, _environ={})
     show(result, console)
     return console.file.getvalue()
 
@@ -42,6 +42,28 @@ def test_environments_that_were_down_are_named(tmp_path):
     page = (tmp_path / "eval.html").read_text()
     assert "80.0 % of 400 held-out tasks solved, without rooms and crafting, which were" in page
     assert "without" not in printed(report())
+
+
+def test_the_mean_score_is_in_percent_like_the_success(tmp_path):
+    graded = report(score=0.25)
+    (line,) = [line for line in printed(graded).splitlines() if "mean score" in line]
+    assert line.split() == ["mean", "score", "25.0"]
+    write(graded, tmp_path)
+    assert '<th scope="row">mean score</th><td>25.0 %</td>' in (tmp_path / "eval.html").read_text()
+
+
+def test_no_name_and_no_digit_is_lost_in_a_narrow_terminal():
+    share = SuccessRate(success=1.0, low=0.342, high=1.0, n=80)
+    both = {"categories": {"babyai/UnlockPickup": share, "babyai/GoTo": share}}
+    found = report(**both).model_copy(update={"random": heldout_result("random", 0.5, **both)})
+    text = printed(found, 40)
+    assert "…" not in text
+    table = text[text.index("held-out") : text.index("95 % intervals")]
+    words = table.split()
+    for word in ("babyai/GoTo", "all", "mean", "score", "well-formed", "replies"):
+        assert word in words
+    assert words.count("[34.2,") == 4
+    assert "babyai/Unl" in table  # continued in the next line
 
 
 def test_the_figure_of_an_earlier_sweep_is_deleted(tmp_path):

@@ -195,7 +195,7 @@ def test_a_score_that_differs_from_success_is_shown_beside_it():
     view.iteration(shown(40, score=0.705))
     first, last = written(where)
     assert "success 61 % · 15.2k tok/s" in first
-    assert "success 61 % · score 0.70 · 15.2k tok/s" in last
+    assert "success 61 % · score 70 % · 15.2k tok/s" in last
 
 
 def a_broken_pipe():

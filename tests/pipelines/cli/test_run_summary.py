@@ -155,6 +155,19 @@ def test_episodes_that_filled_the_context_are_counted():
     assert "Raise spec.model.context" in text
 
 
+def test_lost_episodes_are_counted_of_each_evaluation():
+    assert "lost" not in printed(report())
+    heldout = Heldout(
+        random=heldout_result("random", 0.0, lost=2),
+        before=heldout_result("before", 0.0, lost=11),
+        after=heldout_result("after", 0.8),
+    )
+    assert (
+        "Episodes lost to environment failures, which are not counted: 2 of the evaluation random, "
+        "11 of the evaluation before."
+    ) in " ".join(printed(report(heldout=heldout)).split())
+
+
 def test_one_example_is_shown_before_and_after():
     text = printed(report())
     assert "  1  a [red] door\n  →  wander\n" in text

@@ -14,7 +14,8 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 def http_protocol(head_timeout_s: float) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol class, closing a connection on which no whole request head arrives
-    within `head_timeout_s` seconds. The limit for bodies is `ServerOptions.body_timeout_s`."""
+    within `head_timeout_s` seconds. The limit for bodies is `ServerOptions.body_timeout_s`. A
+    connection that has become a WebSocket has no limit."""
     return type(
         "HTTPProtocol", (_HeadTimeout, AutoHTTPProtocol), {"head_timeout_s": head_timeout_s}
     )
@@ -36,7 +37,11 @@ class _HeadTimeout(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.transport.get_protocol() is not self:
+            # The head asked for a WebSocket: its protocol gets all further calls, so that this is
+            # the last one here.
+            self._stop_timer()
+        elif self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
         elif self._timer is None:
             self._start_timer()

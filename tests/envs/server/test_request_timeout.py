@@ -1,12 +1,15 @@
 """Timeouts of incomplete requests."""
 
+import json
 import socket
 import time
 from urllib.parse import urlsplit
 
 from corridor_http import error_of, opened, served
+from websockets.sync.client import connect as connect_socket
 
 from agentrl_envs.environments.corridor import CorridorTasks
+from agentrl_envs.protocols.openenv_server import openenv_gateway
 from agentrl_envs.server.app import ServerOptions, create_app
 from agentrl_envs.server.execution.thread_executor import ThreadExecutor
 from agentrl_envs.server.run import running
@@ -58,6 +61,22 @@ def test_connection_is_kept_alive_between_requests():
         connection.sendall(request)
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         connection.close()
+
+
+def test_the_limit_for_request_heads_does_not_close_a_websocket():
+    """Regression: every episode over OpenEnv's protocol was cut 30 s after its connection."""
+    tasks = CorridorTasks()
+    gateway = openenv_gateway(tasks)
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(), gateway=gateway)
+    with running(app, head_timeout_s=1.0, websockets=True) as url:
+        with connect_socket(f"ws{url.removeprefix('http')}/ws", proxy=None) as raw:
+            time.sleep(1.5)  # longer than the limit
+            raw.send('{"type": "state"}')
+            answer = json.loads(raw.recv(timeout=60))
+        assert answer == {"type": "state", "data": {"episode_id": "", "step_count": 0}}
+        silent = connect(url)
+        assert silent.recv(1) == b""
+        silent.close()
 
 
 def test_incomplete_body_times_out_with_408():

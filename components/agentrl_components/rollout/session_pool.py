@@ -85,9 +85,13 @@ class SessionPool:
     ) -> Trajectory:
         """Play until it succeeds or the retries are used up."""
         reason = ""
+        world, idle = self._worlds[job.environment], self._idle[job.environment]
         for _ in range(self._retries + 1):
-            idle = self._idle[job.environment]
-            session = idle.pop() if idle else self._worlds[job.environment].session()
+            # What broke a kept session, such as a restart of its server, has often broken the
+            # others too. In a shared world they can be reset all the same, and hold places that a
+            # new session would wait for.
+            kept = idle and (world.shared or not reason)
+            session = idle.pop() if kept else world.session()
             self._open.add(session)
             try:
                 trajectory = await play_episode(job, session)

@@ -19,7 +19,12 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_socket
-from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidURI,
+    WebSocketException,
+)
 
 from agentrl_envs.calls.answer_check import REWARD_TOLERANCE
 from agentrl_envs.env import Observation
@@ -140,7 +145,7 @@ class OpenEnvConnection:
 
     async def reset(self, number: int) -> Observation:
         self._total = 0.0
-        data = await self._call({"type": "reset", "data": {"seed": number}})
+        data = await self._call({"type": "reset", "data": {"seed": number}}, reopen=True)
         return Observation(text=self._text(data))
 
     async def step(self, text: str) -> Answer:
@@ -174,14 +179,13 @@ class OpenEnvConnection:
         except (TimeoutError, WebSocketException, OSError):
             return
 
-    async def _call(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _call(self, message: Mapping[str, Any], *, reopen: bool = False) -> Mapping[str, Any]:
         """Send a message and return the data of the answer. A failure closes the connection: its
-        session is lost."""
+        session is lost. `reopen`: the message needs nothing of an earlier session, so that it is
+        sent on a new connection if the present one turns out to be closed."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                socket = await self._opened()
-                await socket.send(json.dumps(message))
-                answer = parse_json(await socket.recv())
+                answer = await self._exchanged(json.dumps(message), reopen)
         except (TimeoutError, InvalidHandshake, OSError) as error:
             await self.close()
             raise UnreachableError(
@@ -206,6 +210,21 @@ class OpenEnvConnection:
         if data.get("code") == "VALIDATION_ERROR":
             raise ContractError(f"{text}; check actionField")
         raise SessionError(text)
+
+    async def _exchanged(self, message: str, reopen: bool) -> Any:
+        """The answer to a message. Raises what `websockets` raises, and `ValueError`."""
+        kept = self._socket is not None
+        try:
+            socket = await self._opened()
+            await socket.send(message)
+            return parse_json(await socket.recv())
+        except ConnectionClosed:
+            if not (reopen and kept):
+                raise
+        # Between two iterations a worker's event loop stands still and answers no ping, so that
+        # the server closes the connections that are kept.
+        await self.close()
+        return await self._exchanged(message, reopen=False)
 
     async def _opened(self) -> ClientConnection:
         if self._socket is None:

@@ -21,7 +21,7 @@ from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.conformance.faults import Faults, FaultyTaskSet
 from agentrl_envs.env import Observation, Step
 from agentrl_envs.environments.corridor import CorridorOptions, CorridorTasks
-from agentrl_envs.errors import ContractError
+from agentrl_envs.errors import ContractError, SessionError
 from agentrl_envs.server.execution.process_world import ProcessWorld
 from agentrl_envs.world import LocalWorld
 
@@ -332,6 +332,44 @@ async def test_a_session_is_used_for_one_episode_after_another():
             rollout = TokenRollout({"corridor": world}, DIALOGUE, 2, concurrency=2)
             await rollout.play(jobs, limits, CheckedEngine(RandomEngine()))
     assert len(opened) == 2
+
+
+class RestartableWorld(LocalWorld):
+    """A restart loses the sessions that it has."""
+
+    restarts = 0
+
+    def session(self):
+        return LosableSession(self, super().session())
+
+
+class LosableSession:
+    def __init__(self, world, inner):
+        self._world, self._inner, self._restarts = world, inner, world.restarts
+
+    async def reset(self, task):
+        if self._restarts != self._world.restarts:
+            raise SessionError("the session was lost with its server")
+        await asyncio.sleep(0)  # so that all episodes are played at once, each in its own session
+        return await self._inner.reset(task)
+
+    async def step(self, text):
+        return await self._inner.step(text)
+
+    async def close(self):
+        await self._inner.close()
+
+
+async def test_an_episode_tries_one_kept_session_at_most():
+    """Regression: the retries of an episode took one kept session after another, all of which had
+    been lost for the same reason."""
+    world, limits = RestartableWorld(TASKS), rules(admissible=True)
+    playing = rollout(world, retries=1)
+    await playing.play([job(index) for index in range(8)], limits, RandomEngine())
+    world.restarts += 1
+    jobs = [job(index) for index in range(2)]
+    played = await playing.play(jobs, limits, RandomEngine())
+    assert [one.note for one in played if one.ending is Ending.LOST] == []
 
 
 async def played_where_hang_hangs(file, replies: list[str], retries: int):

@@ -164,6 +164,36 @@ async def test_a_step_whose_fields_have_other_types_breaks_the_contract(answer, 
         await remote.close()
 
 
+async def test_a_reset_on_a_connection_that_was_closed_meanwhile_is_sent_on_a_new_one():
+    """Regression: after each update of more than 40 s, in which nobody answers pings, every kept
+    connection cost an attempt of an episode."""
+    server = Server(seen(), LOST, seen("again"), seen("north"))
+    with session(server) as remote:
+        await remote.reset(1)
+        assert (await remote.reset(2)).text == "again"
+        assert (await remote.step("n")).observation.text == "north"
+        await remote.close()
+    assert server.connections == 2
+    assert [message["data"] for message in server.messages] == [
+        {"seed": 1},
+        {"seed": 2},
+        {"seed": 2},
+        {"message": "n"},
+    ]
+
+
+async def test_a_reset_that_also_a_new_connection_does_not_answer_loses_the_session():
+    server = Server(seen(), LOST, LOST, LOST)
+    with session(server) as remote:
+        await remote.reset(1)
+        with pytest.raises(SessionError, match="reset was interrupted"):
+            await remote.reset(2)
+        assert (server.connections, len(server.messages)) == (2, 3)
+        with pytest.raises(SessionError, match="reset was interrupted"):
+            await remote.reset(3)
+    assert (server.connections, len(server.messages)) == (3, 4)
+
+
 async def test_a_server_that_does_not_answer_in_time_is_unreachable():
     with (
         session(Server(SILENCE), timeout_s=0.05) as remote,

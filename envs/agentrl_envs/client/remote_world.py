@@ -154,8 +154,9 @@ class RemoteWorld:
             raise
 
     def give_up(self, member: Member, session: str) -> None:
-        """Close a session whose step failed, without waiting for it. The server may hold the place
-        still: it does not know that an answer was lost, and may be in the step for long."""
+        """Close a session whose step failed, or that another server's replaces, without waiting for
+        it. Its server may hold the place still: it does not know that an answer was lost, and may
+        be in the step for long."""
         member.renewals.remove(session)
         self._background.start(_close_lost(member, session))
 
@@ -220,7 +221,10 @@ class RemoteSession:
         try:
             self._member, response = await self._world.open(task, previous, self._id)
         finally:
-            _forget(previous, self._id)
+            if previous is not None and previous is self._member:
+                _forget(previous, self._id)
+            elif previous is not None:  # nobody has told its server that the session is over
+                self._world.give_up(previous, self._id)
         self._id, self._steps = response.id, 0
         return self._checker.reset(response.observation, task)
 

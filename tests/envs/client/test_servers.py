@@ -241,3 +241,30 @@ async def test_draining_server_keeps_its_session_and_gets_no_other():
                 for session in held:
                     await session.step("left")
             assert app.state.draining.over
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_sessions_that_cannot_go_on_at_a_draining_server_leave_their_places(others):
+    """Regression: a reset that did not call the old server left the session there until it expired,
+    after 300 s."""
+    tasks = CorridorTasks()
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(drain_s=300))
+    with running(app) as leaving, ExitStack() as stack:
+        discovery = FakeDiscovery(leaving)
+        async with RemoteWorld.connected(discovery=discovery, options=HURRIED) as remote:
+            first, second = remote.session(), remote.session()
+            await first.reset(red_left_2())
+            await second.reset(red_left_2())
+            app.state.draining.begin()
+            discovery.urls = [stack.enter_context(served()) for _ in range(others)]
+            for session in (first, second):  # the second knows that the server is not usable
+                if others:
+                    assert (await reset_with_retries(session)).text.endswith("left 2")
+                else:
+                    with pytest.raises(UnreachableError):
+                        await session.reset(red_left_2())
+            async with asyncio.timeout(60):
+                while not app.state.draining.over:
+                    await asyncio.sleep(0.01)
+            for session in (first, second):
+                await session.close()

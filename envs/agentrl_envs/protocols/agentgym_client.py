@@ -4,7 +4,9 @@
 
 AgentGym's errors are part of answers with status 200, which its own client takes for a score of 0;
 here they lose the session. Its calls are not idempotent and sessions have no lease, so no call that
-may have reached the server is repeated: an episode that was interrupted is played again.
+may have reached the server is repeated: an episode that was interrupted is played again. Its
+sessions are numbers that count from 0 again after a restart, so that the number of a session may
+come to name another one's game: `JsonServer` knows whose each number is.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ from agentrl_envs.protocols.agentgym_families import FAMILIES, Family, RefusalEr
 from agentrl_envs.protocols.foreign_world import Answer, ForeignWorld
 from agentrl_envs.protocols.numbered_tasks import NumberedTasks, parse_ranges
 from agentrl_envs.protocols.options import AgentGymOptions
+
+Number = int | str
+"""What a server calls a session."""
 
 MAX_CONNECTIONS = 1024
 
@@ -98,14 +103,15 @@ class AgentGymConnection:
     def __init__(self, server: JsonServer, family: Family) -> None:
         self._server = server
         self._family = family
-        self._id: Any = None
+        self._id: Number | None = None
         self._score = self._raw = 0.0
         self._offered: tuple[str, ...] | None = None
 
     async def reset(self, number: int) -> Observation:
         family = self._family
-        if self._id is None:
+        if not self._server.holds(self._id, self):
             self._id = await self._created()
+            self._server.take(self._id, self)
         answer = await self._call("reset", {family.number: number, **family.reset})
         if family.opening is None:
             seen = await self._server.get(f"{family.path}/observation", {family.key: self._id})
@@ -150,10 +156,10 @@ class AgentGymConnection:
 
     async def close(self) -> None:
         identity, self._id = self._id, None
-        if identity is not None:
+        if self._server.release(identity, self):
             await self._close(identity)
 
-    async def _created(self) -> Any:
+    async def _created(self) -> Number:
         """The number of a new session. If the caller gives up, the session is closed once the
         server has made it: nobody else knows its number, and it would stay for ever."""
         path, server = f"{self._family.path}/create", self._server
@@ -180,17 +186,26 @@ class AgentGymConnection:
         with suppress(WorldError):  # some servers have no such route, some fail at a second call
             await self._server.post(f"{self._family.path}/close", {self._family.key: identity})
 
-    def _number(self, created: Any) -> Any:
-        return created[self._family.key] if isinstance(created, dict) else created
+    def _number(self, created: Any) -> Number:
+        number = created.get(self._family.key) if isinstance(created, dict) else created
+        if not isinstance(number, int | str):
+            raise ContractError(
+                f"{self._server.url}: POST /create answered {short(created)}, which names no "
+                "session; check the family"
+            )
+        return number
 
     async def _call(self, path: str, body: Mapping[str, Any]) -> Any:
         """A call of this session. A failure loses it: the server's state is unknown."""
         if path == "reset":
             self._score, self._raw, self._offered = 0.0, 0.0, None
+        number = self._id
         try:
+            self._check_held(number)
             answer = await self._server.post(
-                f"{self._family.path}/{path}", {self._family.key: self._id, **body}
+                f"{self._family.path}/{path}", {self._family.key: number, **body}
             )
+            self._check_held(number)  # another session may have got the number meanwhile
             if path == "step" and not isinstance(answer, dict):
                 raise ContractError(
                     f"{self._server.url}: POST /step answered {short(answer)}, not an object"
@@ -201,6 +216,14 @@ class AgentGymConnection:
         if path == "reset":
             self._offered = self._menu(answer)
         return answer
+
+    def _check_held(self, number: Number | None) -> None:
+        """Raise `SessionError` if the number does not name this session's game any more."""
+        if not self._server.holds(number, self):
+            raise SessionError(
+                f"{self._server.url}: session {number} was closed, or lost when the server was "
+                "restarted"
+            )
 
     def _refused(self, text: str) -> Answer:
         return Answer(
@@ -228,11 +251,13 @@ class AgentGymConnection:
 
 
 class JsonServer:
-    """JSON over HTTP, one attempt for each call."""
+    """JSON over HTTP, one attempt for each call; and which session holds which number."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self.url = url.rstrip("/")
         self.timeout_s = timeout_s
+        self._holders: dict[Number, object] = {}
+        """The session that each number names."""
         self.background = Background()
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS)
         self._client = httpx.AsyncClient(
@@ -266,6 +291,23 @@ class JsonServer:
             content["timeout"] = httpx.Timeout(self.timeout_s, read=max(wait_s, self.timeout_s))
         return self._read(await self._send("POST", path, **content), f"POST {path}")
 
+    def take(self, number: Number, session: object) -> None:
+        """The server has given the session this number. A session that held it holds it no longer:
+        a number is given twice only by a server that was restarted."""
+        self._holders[number] = session
+
+    def holds(self, number: Number | None, session: object) -> bool:
+        """Whether the number is, as far as is known, still the session's."""
+        return number is not None and self._holders.get(number) is session
+
+    def release(self, number: Number | None, session: object) -> bool:
+        """The session needs its number no longer. Returns whether it held it, so that the server
+        has to be told."""
+        if number is None or not self.holds(number, session):
+            return False
+        del self._holders[number]
+        return True
+
     async def close(self) -> None:
         """Close late sessions and the connections."""
         await self.background.close(CLOSE_S)
@@ -275,6 +317,8 @@ class JsonServer:
         try:
             return await self._client.request(method, path, **content)
         except httpx.TransportError as error:
+            if isinstance(error, httpx.ConnectError) and _is_refused(error):
+                self._holders.clear()  # the server is not running: its sessions are lost
             reason = str(error) or type(error).__name__
             raise UnreachableError(
                 f"{self.url}: {method} {path} got no answer ({reason}); check that it is running"
@@ -299,3 +343,12 @@ class JsonServer:
         if isinstance(answer, dict) and set(answer) == {"error"}:
             raise SessionError(f"{self.url}: {call} answered the error {short(answer['error'])}")
         return answer
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether a failed connection was refused at every address: nothing listens there."""
+    if isinstance(error, ExceptionGroup):
+        return all(map(_is_refused, error.exceptions))
+    return isinstance(error, ConnectionRefusedError) or (
+        error is not None and _is_refused(error.__cause__ or error.__context__)
+    )

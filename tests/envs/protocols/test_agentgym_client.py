@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from contextlib import ExitStack
 
 import pytest
 from agentgym_servers import client, scripted
@@ -316,6 +317,90 @@ def test_published_numbers_of_the_splits_are_apart():
     for name in ("babyai", "textcraft"):
         assert FAMILIES[name].train
         assert FAMILIES[name].heldout
+
+
+class CountingServer:
+    """A BabyAI server that numbers its sessions from 0 on, and again after a restart."""
+
+    def __init__(self):
+        self.sessions = 0
+
+    def restart(self):
+        self.sessions = 0
+
+    def script(self):
+        script = babyai(lambda body: answer())
+        known = {path: self._if_open(script[path]) for path in ("/reset", "/step", "/close")}
+        return {"/create": self._create} | known
+
+    def _create(self, body):
+        self.sessions += 1
+        return {"id": self.sessions - 1}
+
+    def _if_open(self, reply):
+        unknown = {"error": "The id is not valid."}
+        return lambda body: reply(body) if body["id"] < self.sessions else unknown
+
+
+def test_a_session_whose_number_a_restarted_server_gave_to_another_one_is_lost():
+    """Regression: both played in one game, and nobody noticed."""
+    server = CountingServer()
+    with scripted("BabyAI", server.script()) as (url, calls), client(url) as tasks:
+        first, second = tasks.environment(), tasks.environment()
+        first.reset(tasks.task("train", 0))
+        second.reset(tasks.task("train", 1))
+        server.restart()
+        with pytest.raises(SessionError, match="The id is not valid"):
+            second.step("turn left")
+        second.reset(tasks.task("train", 1))  # has number 0 now, as the first one had
+        before = len(calls)
+        with pytest.raises(SessionError, match="session 0 was closed, or lost when the server"):
+            first.step("turn left")
+        first.close()
+        assert calls[before:] == []
+        assert second.step("turn left").wellformed
+        first.reset(tasks.task("train", 0))
+        assert first.step("turn left").wellformed
+        assert [body["id"] for path, body in calls if path == "/step"] == [1, 0, 1]
+
+
+def test_a_kept_session_whose_number_is_given_to_another_one_gets_a_new_number():
+    server = CountingServer()
+    with scripted("BabyAI", server.script()) as (url, calls), client(url) as tasks:
+        kept, other = tasks.environment(), tasks.environment()
+        kept.reset(tasks.task("train", 0))
+        server.restart()
+        other.reset(tasks.task("train", 1))
+        before = len(calls)
+        kept.reset(tasks.task("train", 2))
+        assert [path for path, _ in calls[before:]] == ["/create", "/reset"]
+        assert calls[-1][1]["id"] == 1
+
+
+def test_a_refused_connection_loses_the_sessions_of_the_server():
+    """Another worker's session may have their numbers once the server is back."""
+    with ExitStack() as running_server:
+        url, _ = running_server.enter_context(scripted("BabyAI", CountingServer().script()))
+        with client(url) as tasks:
+            first, second = tasks.environment(), tasks.environment()
+            first.reset(tasks.task("train", 0))
+            second.reset(tasks.task("train", 1))
+            running_server.close()
+            with pytest.raises(UnreachableError, match="check that it is running"):
+                second.step("turn left")
+            with pytest.raises(SessionError, match="session 0 was closed, or lost when the server"):
+                first.step("turn left")
+
+
+@pytest.mark.parametrize("created", [{}, [7], None])
+def test_an_answer_to_create_that_names_no_session_is_a_violation(created):
+    script = babyai(lambda body: answer()) | {"/create": lambda body: created}
+    with (
+        scripted("BabyAI", script) as (url, _),
+        client(url) as tasks,
+        pytest.raises(ContractError, match="names no session; check the family"),
+    ):
+        tasks.environment().reset(tasks.task("train", 0))
 
 
 @pytest.mark.parametrize("timeout_s", [300, 1])

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -55,6 +56,8 @@ async def open_world(environment: Environment, index: int = 0, watch: CallWatch 
     options = ClientOptions(call_s=environment.timeout_s)
     url = str(environment.url)
     if environment.replicas > 1:
+        # Servers are called by their addresses, which their certificates do not name.
+        options = replace(options, tls_name=urlsplit(url).hostname)
         return await RemoteWorld.connect(
             discovery=partial(servers, url), token=token, options=options
         )

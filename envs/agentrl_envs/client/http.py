@@ -72,6 +72,8 @@ class ClientOptions:
     pools: int = 32
     """Connection pools per server. httpx scans all connections of a pool for every request, so that
     many small pools are faster than a large one; `benchmarks/client.py` measures it."""
+    tls_name: str | None = None
+    """Host name that the certificates of servers are checked for. None: the host of their URLs."""
     batch_steps: bool = True
     """Send concurrent steps to one server in one request; `benchmarks/client.py` measures it."""
 
@@ -90,6 +92,8 @@ class ServerClient:
         verify = httpx.create_ssl_context() if self.url.startswith("https") else False
         self._pools = [self._new_pool(token, verify) for _ in range(options.pools)]
         self._busy = [0] * options.pools
+        name = options.tls_name
+        self._extensions: dict[str, Any] = {} if name is None else {"sni_hostname": name}
 
     async def get(self, path: str, model: type[M], *, retry: bool = True, **params: int) -> M:
         """GET a response of the given model."""
@@ -114,7 +118,7 @@ class ServerClient:
                     path,
                     content=body.model_dump_json(),
                     headers=JSON_BODY,
-                    extensions={MAX_BYTES: MAX_STREAM_BYTES},
+                    extensions={MAX_BYTES: MAX_STREAM_BYTES} | self._extensions,
                 ) as response,
             ):
                 if response.status_code != 200:
@@ -158,7 +162,7 @@ class ServerClient:
 
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         async with self._least_busy_pool() as pool:
-            return await pool.request(method, path, **request)
+            return await pool.request(method, path, extensions=self._extensions, **request)
 
     @asynccontextmanager
     async def _least_busy_pool(self) -> AsyncIterator[httpx.AsyncClient]:

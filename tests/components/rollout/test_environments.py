@@ -1,12 +1,15 @@
 import asyncio
 import json
 import os
+import ssl
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from certificates import write_certificate
 from corridor_jobs import jobs
 from corridor_rules import RULES
+from cryptography import x509
 from spawned_processes import spawned
 
 from agentrl_components.dialogue.plain import PlainDialogue
@@ -147,12 +150,13 @@ class Names(asyncio.SelectorEventLoop):
 class Relay:
     """An address that forwards to a server on 127.0.0.1 until it is closed."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._tls = tls
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def open(self, host: str, port: int) -> int:
-        self._server = await asyncio.start_server(self._led, host, port)
+        self._server = await asyncio.start_server(self._led, host, port, ssl=self._tls)
         return self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -212,6 +216,40 @@ def test_a_server_is_found_after_its_name_resolves_to_another_address(replicas, 
         loop = runner.get_loop()
         assert isinstance(loop, Names)
         runner.run(played(int(url.rpartition(":")[2]), loop))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_certificate_names_the_host_of_the_url_however_many_servers(
+    replicas, monkeypatch, tmp_path
+):
+    """Regression: of several servers each was expected to have a certificate for its address."""
+    write_certificate(tmp_path / "certs", x509.DNSName("worlds.test"))
+    monkeypatch.setenv("WORLDS_TOKEN", "t")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certs/public.crt"))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "certs/public.crt", tmp_path / "certs/private.key")
+
+    async def played(behind: int) -> None:
+        relay = Relay(behind, tls)
+        port = await relay.open("127.0.0.1", 0)
+        environment = Environment(
+            name="rooms",
+            url=f"https://worlds.test:{port}",
+            replicas=replicas,
+            token_env="WORLDS_TOKEN",
+        )
+        world = await open_world(environment)
+        session = world.session()
+        await session.reset(await world.task("train", 0))
+        assert (await session.step("left")).wellformed
+        await session.close()
+        await world.close()
+        await relay.close()
+
+    tasks = CorridorTasks()
+    app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(token="t"))
+    with running(app) as url, asyncio.Runner(loop_factory=Names) as runner:
+        runner.run(played(int(url.rpartition(":")[2])))
 
 
 def test_the_timeout_of_the_manifest_ends_a_call_in_a_worker_process(tmp_path):

@@ -1,16 +1,14 @@
 """Connections to an S3 service: direct or through a proxy, and with certificates of an authority of
 one's own."""
 
-import datetime
 import ipaddress
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import urllib3
+from certificates import write_certificate
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from minio_service import binary, running_server, store_in
 
 from agentrl_components.errors import StoreError
@@ -100,34 +98,10 @@ def test_a_store_is_read_and_written_through_a_proxy(monkeypatch, tmp_path, prox
     assert {user for _, user in seen} == {"Basic bWU6cEBzcw=="}
 
 
-def certificate(folder):
-    """Write a certificate for 127.0.0.1 that is its own authority, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Corporate CA")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    folder.mkdir()
-    (folder / "public.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "private.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-
-
 @NEEDS_MINIO
 def test_a_store_with_a_certificate_of_a_private_authority_needs_its_bundle(monkeypatch, tmp_path):
-    certificate(tmp_path / "certs")
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    write_certificate(tmp_path / "certs", address)
     bundle = tmp_path / "certs/public.crt"
     with running_server(binary(), tmp_path / "data", certificates=tmp_path / "certs") as endpoint:
         with pytest.raises(StoreError, match="certificate verify failed"):

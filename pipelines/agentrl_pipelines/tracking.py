@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,11 +17,14 @@ from agentrl_components.tracking.backfill import backfill_jobs
 from agentrl_components.tracking.mlflow.tracker import MlflowTracker
 
 
-def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
+def open_tracker(
+    run: AgentRLRun, root: Path, store: Store, note: Callable[[str], None]
+) -> MlflowTracker:
     """The MLflow tracker of `run`, which resumes the MLflow run recorded in `store`.
 
     What the store holds and the MLflow run lacks is sent again. If the manifest names no server,
-    the MLflow database is in `root`."""
+    the MLflow database is in `root`. `note` is called with a line for people when something cannot
+    be recorded, also by another thread."""
 
     def save_run_id(run_id: str) -> None:
         record = {"run_id": run_id, "uri": tracking.uri}
@@ -36,6 +39,7 @@ def open_tracker(run: AgentRLRun, root: Path, store: Store) -> MlflowTracker:
         run_id=read_tracker(store).run_id,
         on_run_id=save_run_id,
         backfill=partial(backfill_jobs, store),
+        note=lambda text: note(f"tracking: {text}"),
     )
 
 

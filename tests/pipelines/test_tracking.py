@@ -2,7 +2,9 @@
 
 import json
 import sqlite3
+import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from heldout_results import heldout_result
@@ -10,10 +12,12 @@ from stage_run import manifest, stage_context
 
 from agentrl_components.reporting import build
 from agentrl_components.run.journal import Journal
+from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
 from agentrl_components.storage.records import read_state
+from agentrl_pipelines.local.run import run_local
 from agentrl_pipelines.stages.runner import run_stage
 from agentrl_pipelines.tracking import best_model
 
@@ -83,6 +87,44 @@ def test_the_last_report_says_how_the_run_ended(tmp_path, alarms, outcome):
     assert f"{outcome[0]}: {outcome[1]}" in page
     ends = [one["ended"] for one in report["phases"]]
     assert ends == [one.ended for one in build.build(store, run).phases]
+
+
+class WaitingView(SilentProgressView):
+    """Does not let the first iteration end before a note about MLflow is shown."""
+
+    def iteration(self, progress):
+        deadline = time.monotonic() + 300
+        while not self.iterations and not self.of_mlflow():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        super().iteration(progress)
+
+    def of_mlflow(self):
+        return [note for note in self.notes if note.startswith("tracking: MLflow at ")]
+
+
+UNREACHABLE = {
+    "horizon": {"phases": [{"maxTurns": 2, "iterations": 3}]},
+    "tracking": {"uri": "http://127.0.0.1:9"},
+}
+
+
+def test_a_stage_says_while_it_works_that_mlflow_does_not_answer(tmp_path):
+    run, view = manifest(tmp_path / "kept", **UNREACHABLE), WaitingView()
+    assert run_stage("provision", stage_context(run, tmp_path / "scratch", 0)) == 0
+    stage = replace(stage_context(run, tmp_path / "scratch", 0), view=view)
+    assert run_stage("train", stage) == 0
+    [note] = view.of_mlflow()[:-1]  # the last one is that of the end
+    assert note.startswith("tracking: MLflow at http://127.0.0.1:9: API request to ")
+    assert note.endswith("; records are kept, and sent when it takes them")
+    assert "tracking: not recorded: the run's parameters" in view.notes
+
+
+def test_a_run_on_this_machine_says_while_it_works_that_mlflow_does_not_answer(tmp_path):
+    view = WaitingView()
+    run_local(manifest(tmp_path / "kept", **UNREACHABLE), tmp_path / "root", view)
+    [note] = view.of_mlflow()[:-1]
+    assert note.endswith("; records are kept, and sent when it takes them")
 
 
 def test_a_final_checkpoint_with_the_best_evaluation_is_reported_and_registered(tmp_path):

@@ -49,7 +49,8 @@ class ProgressView(Protocol):
         ...
 
     def note(self, text: str) -> None:
-        """Show a line that stays: the horizon grows, an alarm fires, the run was resumed."""
+        """Show a line that stays: the horizon grows, an alarm fires, the run was resumed. May be
+        called by any thread."""
         ...
 
     def close(self) -> None:

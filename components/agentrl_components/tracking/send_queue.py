@@ -150,6 +150,12 @@ class SendQueue:
         """Whether `close` was called."""
         return self._closed
 
+    @property
+    def empty(self) -> bool:
+        """Whether no job waits to be taken."""
+        with self._changed:
+            return not self._has_jobs()
+
     def wait_closed(self, seconds: float) -> None:
         """Wait until the queue is closed, at most `seconds`."""
         with self._changed:

@@ -86,7 +86,7 @@ def _run_locked(
     run: AgentRLRun, root: Path, store: Store, view: ProgressView, tracker: Tracker | None
 ) -> Report:
     worked_s = sum(read_state(store).wall_seconds.values())
-    tracker = tracker or open_tracker(run, root, store)
+    tracker = tracker or open_tracker(run, root, store, view.note)
     status = "FAILED"
     with handle_signals(run.spec.active_deadline_seconds, view, worked_s) as should_stop:
         try:

@@ -95,7 +95,7 @@ def open_stage_tracker(stage: StageContext, store: Store) -> Tracker:
         return SilentTracker()
     from agentrl_pipelines.tracking import open_tracker
 
-    tracker = open_tracker(stage.run, stage.scratch, store)
+    tracker = open_tracker(stage.run, stage.scratch, store, stage.view.note)
     tracker.prepare()
     return tracker
 

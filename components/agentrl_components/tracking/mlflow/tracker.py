@@ -3,7 +3,7 @@
 MLflow runs in a process of its own (`mlflow/worker.py`), since importing it holds the GIL for
 seconds, and only a process can be abandoned if a server hangs. A thread of this process sends it
 one job at a time. A call costs the caller a dict update. No method raises, and only `close` waits,
-with a deadline.
+with a deadline. What goes wrong is told at once, and again by `close`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from agentrl_components.errors import RunError, TrackerError
 from agentrl_components.tracking.mlflow.messages import Finish, Reply, target
+from agentrl_components.tracking.mlflow.outage_notes import OutageNotes
 from agentrl_components.tracking.mlflow.process import WorkerProcess
 from agentrl_components.tracking.send_queue import (
     Artifact,
@@ -56,6 +57,9 @@ class MlflowTracker:
             earlier; the deadline is for a busy machine on which the niced worker hardly runs. It
             begins again with each file of a model, which has a second more per megabyte.
         pause_s: pause between two jobs, in which metrics accumulate.
+        note: called with a line for people, in the tracker's thread, when an outage begins and when
+            it is over, and for the first job of each kind that MLflow refuses; and by `close`, if
+            it takes longer than `patience_s` seconds.
 
     The thread starts with the first record, the worker with the thread or with `prepare`.
     """
@@ -74,6 +78,8 @@ class MlflowTracker:
         deadline_s: float = 300.0,
         pause_s: float = 1.0,
         worker: Sequence[str] = WORKER,
+        note: Callable[[str], None] = lambda text: None,
+        patience_s: float = 5.0,
     ) -> None:
         self._folder = folder.absolute()
         self._target = target(self._folder, uri, experiment, run_name, run_id, uid)
@@ -83,12 +89,15 @@ class MlflowTracker:
         self._sending: Job | None = None
         self._deadline_s = deadline_s
         self._pause_s = pause_s
+        self._note, self._outage = note, OutageNotes(note)
+        self._patience_s = patience_s
         self._worker = WorkerProcess(worker, self._folder, self._target.uri, self._note_progress)
         self._expected_by = 0.0
         """The next sign of life of an upload is expected by then, by `time.monotonic`."""
         self._queue = SendQueue()
         self._refused: dict[str, list[str]] = {}
         """Descriptions of what MLflow does not take, by its error."""
+        self._noted_refusals: set[type[Job]] = set()
         self._unsent: list[tuple[Job, str]] = []
         """Jobs that could not be sent while closing, although MLflow answered, and why."""
         self._failed: list[str] = []
@@ -140,6 +149,9 @@ class MlflowTracker:
         self._status = self._status or status
         self._started_queue().close()
         self._expected_by = max(self._expected_by, time.monotonic() + self._deadline_s)
+        self._thread.join(min(self._patience_s, self._deadline_s))
+        if self._thread.is_alive():
+            self._note(f"sending the last records to MLflow at {self.uri}")
         while self._thread.is_alive() and (left_s := self._expected_by - time.monotonic()) > 0:
             self._thread.join(left_s)
         if self._thread.is_alive():
@@ -210,6 +222,7 @@ class MlflowTracker:
             if not reply.transient:
                 self.problem = None
                 self._keep_error(reply, describe(job))
+                self._note_answer(job, reply)
                 return True
         # There is no later time at which it could be sent. If MLflow answers, the others can.
         if closing and answers and self._connect().error is None:
@@ -217,9 +230,33 @@ class MlflowTracker:
             self._queue.postpone(type(job))
             return True
         self.problem = f"MLflow at {self.uri}: {reply.error}"
+        if not self._queue.closed:  # else `close` returns it
+            self._note_problem(reply, answers=answers)
         # MLflow answered before this job, which may be the only one that it does not take.
         self._queue.put_back(job, behind=answers)
         return False
+
+    def _note_problem(self, reply: Reply, *, answers: bool) -> None:
+        """Note why a job was not sent. Errors of jobs count as one cause: their texts have names
+        and numbers of the job."""
+        later = "records are kept, and sent when it takes them"
+        if not answers and not reply.transient:
+            later += (
+                "; if its address (spec.tracking.uri) or the credentials are wrong, correct them "
+                "and start the run again: it resumes"
+            )
+        self._outage.failed("" if answers else str(reply.error), f"{self.problem}; {later}")
+
+    def _note_answer(self, job: Job, reply: Reply) -> None:
+        """Note that MLflow took everything after an outage, or that it refused the first job of a
+        kind."""
+        if self._queue.empty:
+            sent = f"MLflow at {self.uri} takes records again; all that were kept are sent"
+            self._outage.recovered(sent)
+        if reply.error is not None and type(job) not in self._noted_refusals:
+            self._noted_refusals.add(type(job))
+            if not self._queue.closed:
+                self._note(f"MLflow at {self.uri} refuses {describe(job)}: {reply.error}")
 
     def _is_left_out(self, kind: type[Job]) -> bool:
         """Whether so many jobs of this kind failed that no other one is tried: each of them may

@@ -209,6 +209,80 @@ def test_all_records_are_sent_after_an_outage(tmp_path: Path) -> None:
     assert "{'success': 0.75}" in log
 
 
+REFUSES = (
+    SERVE
+    + """
+def answer(job):
+    print("asked", file=sys.stderr, flush=True)
+    return Reply(error="failed with error code 401")
+serve(answer)
+"""
+)
+
+
+def test_a_server_that_refuses_the_run_is_noted_once_and_while_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    notes: list[str] = []
+    tracking = tracker(tmp_path, REFUSES, note=notes.append, uri="http://mlflow:5000")
+    tracking.params({"seed": "0"})
+    log = tmp_path / "mlflow.log"
+    wait_until(lambda: log.exists() and log.read_text().count("asked") >= 3)
+    assert notes == [
+        "MLflow at http://mlflow:5000: failed with error code 401; records are kept, and sent when "
+        "it takes them; if its address (spec.tracking.uri) or the credentials are wrong, correct "
+        "them and start the run again: it resumes"
+    ]
+    assert tracking.close("FINISHED")[0].endswith("failed with error code 401")
+    assert len(notes) == 1
+
+
+def test_an_outage_and_its_end_are_noted(tmp_path: Path) -> None:
+    notes: list[str] = []
+    tracking = tracker(tmp_path, UNAVAILABLE_TWICE, note=notes.append, uri="http://mlflow:5000")
+    tracking.metrics(0, {"success": 0.5})
+    wait_until(lambda: len(notes) == 2)
+    assert notes == [
+        "MLflow at http://mlflow:5000: starting up; records are kept, and sent when it takes them",
+        "MLflow at http://mlflow:5000 takes records again; all that were kept are sent",
+    ]
+    assert tracking.close("FINISHED") == []
+
+
+def test_a_job_that_is_never_taken_is_not_noted_again_after_jobs_that_are(tmp_path: Path) -> None:
+    notes: list[str] = []
+    tracking = tracker(tmp_path, CANNOT_STORE_EPISODES, note=notes.append)
+    tracking.episodes(1, "train", [])
+    log = tmp_path / "mlflow.log"
+    wait_until(lambda: log.exists() and "Episodes" in log.read_text())
+    for iteration in (1, 2, 3):
+        tracking.metrics(iteration, {"success": 0.5})
+        wait_until(lambda sent=iteration: log.read_text().count("Metrics") == sent)
+    tracking.close("RUNNING")
+    assert len(notes) == 1
+    assert ": full; records are kept" in notes[0]
+
+
+def test_the_first_refusal_of_each_kind_of_job_is_noted_at_once(tmp_path: Path) -> None:
+    notes: list[str] = []
+    tracking = tracker(tmp_path, REJECTS_METRICS, note=notes.append, uri="http://mlflow:5000")
+    for iteration in (0, 1):
+        tracking.metrics(iteration, {"loss": float("nan")})
+        wait_until(lambda: len(notes) > 0)
+    tracking.close("FINISHED")
+    assert notes == ["MLflow at http://mlflow:5000 refuses metrics of iterations 0 to 0: nan"]
+
+
+def test_a_close_that_takes_long_is_noted(tmp_path: Path) -> None:
+    notes: list[str] = []
+    tracking = tracker(
+        tmp_path, HANGS, note=notes.append, uri="http://m:5000", deadline_s=1.0, patience_s=0.1
+    )
+    tracking.params({"seed": "0"})
+    tracking.close("FINISHED")
+    assert notes == ["sending the last records to MLflow at http://m:5000"]
+
+
 def test_a_permanent_error_is_reported_and_not_retried(tmp_path: Path) -> None:
     tracking = tracker(tmp_path, REJECTS_METRICS)
     tracking.metrics(0, {"loss": float("nan")})

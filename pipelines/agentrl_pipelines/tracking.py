@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 from agentrl_components.evaluation.best_checkpoint import best_number
 from agentrl_components.schedule.record import IterationRecord
@@ -26,6 +27,16 @@ def open_tracker(
     the MLflow database is in `root`. `note` is called with a line for people when something cannot
     be recorded, also by another thread."""
 
+    def uid() -> str:
+        # Stored first: the process may be killed after the MLflow run was created, and before its
+        # id is known here. The next one would create another run, and this one would never end.
+        known = read_tracker(store).uid
+        if known is not None:
+            return known
+        new = uuid4().hex
+        store.replace(keys.TRACKER, json.dumps({"uid": new}).encode())
+        return new
+
     def save_run_id(run_id: str) -> None:
         record = {"run_id": run_id, "uri": tracking.uri}
         store.replace(keys.TRACKER, json.dumps(record).encode())
@@ -37,6 +48,7 @@ def open_tracker(
         experiment=tracking.experiment,
         run_name=run.metadata.name,
         run_id=read_tracker(store).run_id,
+        uid=uid,
         on_run_id=save_run_id,
         backfill=partial(backfill_jobs, store),
         note=lambda text: note(f"tracking: {text}"),

@@ -1,6 +1,7 @@
 """The MLflow run of stages that run as separate processes, without an operator."""
 
 import json
+import re
 import sqlite3
 import time
 from contextlib import closing
@@ -16,10 +17,15 @@ from agentrl_components.run.progress import SilentProgressView
 from agentrl_components.schedule.record import IterationRecord
 from agentrl_components.storage import keys
 from agentrl_components.storage.open import DirectoryStore
-from agentrl_components.storage.records import read_state
+from agentrl_components.storage.records import read_state, read_tracker
 from agentrl_pipelines.local.run import run_local
 from agentrl_pipelines.stages.runner import run_stage
-from agentrl_pipelines.tracking import best_model
+from agentrl_pipelines.tracking import best_model, open_tracker
+
+UNREACHABLE = {
+    "horizon": {"phases": [{"maxTurns": 2, "iterations": 3}]},
+    "tracking": {"uri": "http://127.0.0.1:9"},
+}
 
 
 def test_the_last_evaluation_terminates_the_mlflow_run_and_registers_the_best_model(
@@ -89,6 +95,31 @@ def test_the_last_report_says_how_the_run_ended(tmp_path, alarms, outcome):
     assert ends == [one.ended for one in build.build(store, run).phases]
 
 
+def test_a_start_records_in_the_mlflow_run_of_one_that_was_killed_before_it_knew_its_id(tmp_path):
+    run, store = manifest(tmp_path / "kept"), DirectoryStore(tmp_path / "kept")
+    tags = [{"uid": "3f2a"}, {"uid": "3f2a"}, {}]
+    found = []
+    for tag in tags:
+        store.replace(keys.TRACKER, json.dumps(tag).encode())
+        tracker = open_tracker(run, tmp_path / "root", store, print)
+        tracker.params({"seed": "0"})
+        assert tracker.close("RUNNING") == []
+        found.append(read_tracker(store).run_id)
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_tag_of_the_mlflow_run_is_stored_before_the_run_is_opened(tmp_path):
+    run, store = manifest(tmp_path / "kept", **UNREACHABLE), DirectoryStore(tmp_path / "kept")
+    stored = []
+    for _ in range(2):
+        tracker = open_tracker(run, tmp_path / "root", store, print)
+        tracker.params({"seed": "0"})
+        assert tracker.close("RUNNING") != []
+        stored.append(read_tracker(store).uid)
+    assert stored[0] == stored[1]
+    assert re.fullmatch("[0-9a-f]{32}", stored[0])
+
+
 class WaitingView(SilentProgressView):
     """Does not let the first iteration end before a note about MLflow is shown."""
 
@@ -103,12 +134,6 @@ class WaitingView(SilentProgressView):
         return [note for note in self.notes if note.startswith("tracking: MLflow at ")]
 
 
-UNREACHABLE = {
-    "horizon": {"phases": [{"maxTurns": 2, "iterations": 3}]},
-    "tracking": {"uri": "http://127.0.0.1:9"},
-}
-
-
 def test_a_stage_says_while_it_works_that_mlflow_does_not_answer(tmp_path):
     run, view = manifest(tmp_path / "kept", **UNREACHABLE), WaitingView()
     assert run_stage("provision", stage_context(run, tmp_path / "scratch", 0)) == 0
@@ -116,7 +141,7 @@ def test_a_stage_says_while_it_works_that_mlflow_does_not_answer(tmp_path):
     assert run_stage("train", stage) == 0
     [note] = view.of_mlflow()[:-1]  # the last one is that of the end
     assert note.startswith("tracking: MLflow at http://127.0.0.1:9: API request to ")
-    assert note.endswith("; records are kept, and sent when it takes them")
+    assert note.endswith("; records are kept, of episodes the latest, and sent when it takes them")
     assert "tracking: not recorded: the run's parameters" in view.notes
 
 
@@ -124,7 +149,7 @@ def test_a_run_on_this_machine_says_while_it_works_that_mlflow_does_not_answer(t
     view = WaitingView()
     run_local(manifest(tmp_path / "kept", **UNREACHABLE), tmp_path / "root", view)
     [note] = view.of_mlflow()[:-1]
-    assert note.endswith("; records are kept, and sent when it takes them")
+    assert note.endswith("; records are kept, of episodes the latest, and sent when it takes them")
 
 
 def test_a_final_checkpoint_with_the_best_evaluation_is_reported_and_registered(tmp_path):

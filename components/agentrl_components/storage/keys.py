@@ -2,7 +2,7 @@
 
     run.json                            the manifest as it was started
     state.json                          progress of the run; replaced as it changes
-    tracker.json                        ID of the MLflow run
+    tracker.json                        ID of the MLflow run, or the tag by which it is found
     model.json                          commit or digest of the model that the run began with
     iterations/000120.json              record of an iteration: metrics, horizon, decision
     trajectories/000120-000119.episodes episodes of iteration 120, sampled by policy 119, if

@@ -85,6 +85,8 @@ class RunState(StoredModel):
 class TrackerRecord(StoredModel):
     """The MLflow run of the run, `tracker.json`."""
 
+    uid: Annotated[str, Field(max_length=64)] | None = None
+    """The tag by which the MLflow run is found while its id is not known."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
     uri: str | None = None
 

@@ -72,7 +72,6 @@ def target(
     experiment: str,
     run_name: str,
     run_id: str | None,
-    uid: str | None,
 ) -> Target:
     """The target from the manifest's tracking fields and the environment variables of MLflow.
 
@@ -87,7 +86,7 @@ def target(
         experiment=experiment,
         run_name=run_name,
         run_id=run_id or from_environment,
-        uid=uid,
+        uid=None,
     )
 
 

@@ -47,7 +47,9 @@ class MlflowTracker:
         uri: tracking URI. Without `uri` and `run_id`, the run MLFLOW_RUN_ID is resumed if set. With
             a `uri` it is not: a KFP backend with MLflow sets it to the run of one task.
         run_id: the MLflow run to resume.
-        uid: tag by which the MLflow run is found if there is no `run_id`.
+        uid: called without `run_id` before the MLflow run is opened, in the tracker's thread.
+            Returns the tag by which the run is found, and created if there is none: the same one
+            whenever it is called for this run, also by a later process.
         on_run_id: called with the id of the MLflow run as soon as it is known, in the tracker's
             thread. Store it and pass it as `run_id` to resume.
         backfill: called once with the time in ms, in the tracker's thread, when MLflow has
@@ -72,7 +74,7 @@ class MlflowTracker:
         experiment: str = "agentrl",
         run_name: str = "agentrl",
         run_id: str | None = None,
-        uid: str | None = None,
+        uid: Callable[[], str] | None = None,
         on_run_id: Callable[[str], None] | None = None,
         backfill: Callable[[int], Iterable[Job]] | None = None,
         deadline_s: float = 300.0,
@@ -82,7 +84,8 @@ class MlflowTracker:
         patience_s: float = 5.0,
     ) -> None:
         self._folder = folder.absolute()
-        self._target = target(self._folder, uri, experiment, run_name, run_id, uid)
+        self._target = target(self._folder, uri, experiment, run_name, run_id)
+        self._uid = uid
         self._on_run_id = on_run_id
         self._backfill = backfill
         self._backfilled = False
@@ -239,13 +242,14 @@ class MlflowTracker:
     def _note_problem(self, reply: Reply, *, answers: bool) -> None:
         """Note why a job was not sent. Errors of jobs count as one cause: their texts have names
         and numbers of the job."""
-        later = "records are kept, and sent when it takes them"
+        later = "records are kept, of episodes the latest, and sent when it takes them"
         if not answers and not reply.transient:
             later += (
                 "; if its address (spec.tracking.uri) or the credentials are wrong, correct them "
                 "and start the run again: it resumes"
             )
-        self._outage.failed("" if answers else str(reply.error), f"{self.problem}; {later}")
+        problem = str(self.problem).rstrip(".")
+        self._outage.failed("" if answers else str(reply.error), f"{problem}; {later}")
 
     def _note_answer(self, job: Job, reply: Reply) -> None:
         """Note that MLflow took everything after an outage, or that it refused the first job of a
@@ -268,6 +272,11 @@ class MlflowTracker:
             self._worker.ensure()
         except OSError as error:
             return Reply(error=str(error), transient=True)
+        if self._uid is not None and self._target.run_id is None and self._target.uid is None:
+            try:
+                self._target = replace(self._target, uid=self._uid())
+            except RunError as error:
+                return Reply(error=f"the run's tag could not be stored: {error}", transient=True)
         reply = self._worker.ask(self._target)
         if reply.run_id is None:
             return reply

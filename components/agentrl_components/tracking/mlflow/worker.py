@@ -61,6 +61,7 @@ class Recorder:
         self.run_id: str = run.info.run_id
         self._experiment_id: str = run.info.experiment_id
         self._artifacts: str = run.info.artifact_uri
+        self._params: set[str] = set(run.data.params)
         self._recorded: set[_Point] = set()
         for key in run.data.metrics:
             history = self._client.get_metric_history(self.run_id, key)
@@ -135,11 +136,15 @@ class Recorder:
         return self._client.create_run(experiment_id, run_name=target.run_name, tags=tags)
 
     def _record_params(self, values: Mapping[str, str]) -> None:
+        """Record the params that the run does not have. The others remain as they are, whatever
+        was edited since: MLflow refuses to change them, and the whole request with them."""
         from mlflow.entities import Param
 
-        params = [Param(_name(key), value[:_MAX_PARAM_LENGTH]) for key, value in values.items()]
-        for batch in _batches(params, _PARAMS_PER_REQUEST):
+        named = {_name(key): value[:_MAX_PARAM_LENGTH] for key, value in values.items()}
+        new = [Param(key, value) for key, value in named.items() if key not in self._params]
+        for batch in _batches(new, _PARAMS_PER_REQUEST):
             self._client.log_batch(self.run_id, params=batch)
+            self._params |= {param.key for param in batch}
 
     def _record_metrics(self, iterations: Mapping[int, tuple[int, Mapping[str, float]]]) -> None:
         """Record the values that the run does not have. A resumed run may repeat iterations with

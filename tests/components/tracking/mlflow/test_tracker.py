@@ -229,8 +229,8 @@ def test_a_server_that_refuses_the_run_is_noted_once_and_while_the_run_goes_on(
     log = tmp_path / "mlflow.log"
     wait_until(lambda: log.exists() and log.read_text().count("asked") >= 3)
     assert notes == [
-        "MLflow at http://mlflow:5000: failed with error code 401; records are kept, and sent when "
-        "it takes them; if its address (spec.tracking.uri) or the credentials are wrong, correct "
+        "MLflow at http://mlflow:5000: failed with error code 401; records are kept, of episodes "
+        "the latest, and sent when it takes them; if its address (spec.tracking.uri) or the credentials are wrong, correct "
         "them and start the run again: it resumes"
     ]
     assert tracking.close("FINISHED")[0].endswith("failed with error code 401")
@@ -243,7 +243,8 @@ def test_an_outage_and_its_end_are_noted(tmp_path: Path) -> None:
     tracking.metrics(0, {"success": 0.5})
     wait_until(lambda: len(notes) == 2)
     assert notes == [
-        "MLflow at http://mlflow:5000: starting up; records are kept, and sent when it takes them",
+        "MLflow at http://mlflow:5000: starting up; records are kept, of episodes the latest, and "
+        "sent when it takes them",
         "MLflow at http://mlflow:5000 takes records again; all that were kept are sent",
     ]
     assert tracking.close("FINISHED") == []
@@ -357,6 +358,40 @@ def test_a_run_id_that_cannot_be_stored_is_reported(tmp_path: Path) -> None:
     ]
 
 
+def test_the_tag_of_the_run_is_made_before_the_run_is_opened(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def uid() -> str:
+        calls.append("tag")
+        if len(calls) == 1:
+            raise StoreError("tracker.json: full")
+        return "3f2a"
+
+    tracking = tracker(tmp_path, LOGS_JOBS, uid=uid, on_run_id=calls.append, note=calls.append)
+    tracking.params({"seed": "0"})
+    wait_until(lambda: tracking.run_id is not None)
+    assert tracking.close("FINISHED") == []
+    assert calls[0] == calls[2] == "tag"
+    assert "the run's tag could not be stored: tracker.json: full; records are kept" in calls[1]
+    assert calls[3] == "run-1"
+    log = (tmp_path / "mlflow.log").read_text()
+    assert log.startswith("Target(")
+    assert log.count("run_id=None, uid='3f2a')") == 1
+
+
+def test_a_run_whose_id_is_known_needs_no_tag(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def uid() -> str:
+        calls.append("tag")
+        return "3f2a"
+
+    tracking = tracker(tmp_path, LOGS_JOBS, run_id="run-1", uid=uid)
+    tracking.params({"seed": "0"})
+    assert tracking.close("FINISHED") == []
+    assert calls == []
+
+
 def test_close_may_be_called_twice(tmp_path: Path) -> None:
     tracking = tracker(tmp_path, LOGS_JOBS)
     tracking.params({"seed": "0"})
@@ -369,14 +404,14 @@ def test_the_run_named_by_the_environment_is_resumed(monkeypatch: pytest.MonkeyP
     folder = Path("/run")
     monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
-    alone = target(folder, None, "agentrl", "name", None, None)
+    alone = target(folder, None, "agentrl", "name", None)
     assert alone.uri == "sqlite:////run/mlflow.db"
     assert alone.artifacts == "file:///run/mlartifacts"
     assert alone.run_id is None
     monkeypatch.setenv("MLFLOW_RUN_ID", "parent")
-    step = target(folder, None, "agentrl", "name", None, None)
+    step = target(folder, None, "agentrl", "name", None)
     assert (step.uri, step.artifacts, step.run_id) == ("http://mlflow:5000", None, "parent")
-    resumed = target(folder, "http://other", "agentrl", "name", "mine", None)
+    resumed = target(folder, "http://other", "agentrl", "name", "mine")
     assert (resumed.uri, resumed.run_id) == ("http://other", "mine")
 
 
@@ -385,8 +420,8 @@ def test_a_tracking_uri_takes_precedence_over_the_run_of_a_kfp_task(
 ) -> None:
     monkeypatch.setenv("MLFLOW_RUN_ID", "of-the-task-evaluate")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
-    same = target(Path("/run"), "http://mlflow:5000", "agentrl", "name", None, "uid")
-    assert (same.uri, same.run_id, same.uid) == ("http://mlflow:5000", None, "uid")
+    same = target(Path("/run"), "http://mlflow:5000", "agentrl", "name", None)
+    assert (same.uri, same.run_id) == ("http://mlflow:5000", None)
 
 
 def test_the_worker_environment_drops_kfp_variables_of_another_server_or_run() -> None:

@@ -56,6 +56,22 @@ def test_params_metrics_and_files_are_recorded(worker: Worker) -> None:
     assert len(list(worker.folder.glob(f"mlartifacts/{run_id}/artifacts/curve.png"))) == 1
 
 
+def test_params_of_a_resumed_run_remain_and_new_ones_are_added(worker: Worker) -> None:
+    """An edited field, and one that the manifest did not have when the run began."""
+    run_id = worker.start()
+    assert worker.ask(Params(values={"seed": "0", "env[0].name": "A"})).error is None
+    for _ in range(2):
+        worker.start(run_id)
+        edited = Params(values={"seed": "1", "env[0].name": "A", "env[1].name": "B"})
+        for _ in range(2):
+            assert worker.ask(edited).error is None
+    assert worker.rows("select key, value from params where run_uuid = ? order by key", run_id) == [
+        ("env.0.name", "A"),
+        ("env.1.name", "B"),
+        ("seed", "0"),
+    ]
+
+
 def test_a_resumed_run_duplicates_nothing(worker: Worker) -> None:
     run_id = worker.start()
     worker.ask(Metrics(iterations={0: (1000, {"success": 0.25}), 1: (1001, {"success": 0.5})}))

@@ -9,7 +9,7 @@ from mlflow_server import mlflow_server
 from mlflow_worker import Worker
 from timed_episode import episode
 
-from agentrl_components.tracking.send_queue import Artifact, Episodes, Metrics, Params
+from agentrl_components.tracking.send_queue import Artifact, Episodes, Metrics
 
 
 def test_a_missing_file_is_a_permanent_error(worker: Worker) -> None:
@@ -17,16 +17,6 @@ def test_a_missing_file_is_a_permanent_error(worker: Worker) -> None:
     reply = worker.ask(Artifact(path=worker.folder / "gone.png"))
     assert reply.error is not None
     assert "gone.png" in reply.error
-    assert not reply.transient
-
-
-def test_a_changed_param_is_a_permanent_error(worker: Worker) -> None:
-    worker.start()
-    assert worker.ask(Params(values={"seed": "0"})).error is None
-    assert worker.ask(Params(values={"seed": "0"})).error is None
-    reply = worker.ask(Params(values={"seed": "1"}))
-    assert reply.error is not None
-    assert "seed" in reply.error
     assert not reply.transient
 
 

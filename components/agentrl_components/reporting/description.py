@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agentrl_components.reporting.html import interval, percent
@@ -45,10 +46,10 @@ def run_description(report: Report) -> str:
     return whole if len(whole) <= _LONGEST else f"{text}the manifest in `report.html`."
 
 
-def model_description(report: Report, template: str) -> str:
-    """What the registered model is, and what it needs to act as it was trained.
-
-    `template` is the manifest's `model.template`."""
+def model_description(report: Report, metadata: Mapping[str, Any]) -> str:
+    """What the registered model is, and what it needs to act as it was trained. `metadata`: that of
+    `model_metadata`."""
+    template = metadata["agentrl"]["template"]
     masked = (
         "It was trained and evaluated with `rollout.actions: admissible`: every reply is chosen "
         "among the actions that the environment lists. Without that mask it generates freely, "
@@ -64,7 +65,8 @@ def model_description(report: Report, template: str) -> str:
             "far, the output is the next reply.",
             masked,
             "Watch it with `agentrl envs play ENVIRONMENT --agent models:/NAME/VERSION`, evaluate "
-            "it with `agentrl eval run.yaml --model models:/NAME/VERSION`.",
+            "it with `agentrl eval run.yaml --model models:/NAME/VERSION`, both with the address "
+            "of this registry in `MLFLOW_TRACKING_URI`.",
         ]
     )
 

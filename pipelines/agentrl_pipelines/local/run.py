@@ -197,8 +197,9 @@ def run_stages(context: RunContext, root: Path) -> Report:
     registered = context.spec.tracking.register_as
     if registered is not None:
         model = best_model(context.store, context.spec, context.history, root)
-        description = model_description(report, context.spec.model.template)
-        context.tracker.model(model, registered, description, model_metadata(context.spec))
+        metadata = model_metadata(context.spec)
+        description = model_description(report, metadata)
+        context.tracker.model(model, registered, description, metadata)
     return report
 
 

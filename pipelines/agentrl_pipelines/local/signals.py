@@ -36,6 +36,8 @@ REASONS = {
 """Why a run stops, by the signal."""
 STOPPING = "stopping after the current step; press Ctrl-C again to stop at once"
 
+SAME_SIGTERM_S = 1.0
+"""A SIGTERM that arrives so soon after another one has the same cause."""
 UNWINDING_S = 3.0
 """Seconds that this process is given to close what it has open when it is stopped at once."""
 LAST_OUTPUT_S = 1.0
@@ -44,7 +46,10 @@ LAST_OUTPUT_S = 1.0
 
 @contextmanager
 def handle_signals(
-    deadline_s: int | None, view: ProgressView, worked_s: float = 0.0
+    deadline_s: int | None,
+    view: ProgressView,
+    worked_s: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Callable[[], str | None]]:
     """Handle SIGINT, SIGTERM and SIGHUP, and watch the deadline, of which earlier starts of the run
     have used `worked_s` seconds.
@@ -52,16 +57,16 @@ def handle_signals(
     Yields a function that returns the reason to stop, or None. The run asks it where it can be
     resumed, as said above. SIGHUP, of a terminal that is closed, is handled unless it is ignored,
     as by `nohup`. A second signal raises `KeyboardInterrupt`, as
-    `Interruption` says."""
+    `Interruption` says; a SIGTERM soon after the first is none."""
     reasons: list[str] = []
     notes: list[threading.Thread] = []
-    started = time.monotonic()
-    interruption = Interruption(TO_RESUME)
+    started = clock()
+    interruption, echoes = Interruption(TO_RESUME), _Echoes(clock)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
-        if reasons and number == signal.SIGHUP:
-            return  # the kernel and the shell send one each, and systemd one after its SIGTERM
+        if echoes.has(number):
+            return
         if reasons:
             interruption.begin()
         reasons.append(REASONS[signal.Signals(number)])
@@ -72,7 +77,7 @@ def handle_signals(
         notes.append(shown)
 
     def should_stop() -> str | None:
-        if deadline_s is not None and worked_s + time.monotonic() - started > deadline_s:
+        if deadline_s is not None and worked_s + clock() - started > deadline_s:
             return f"spec.activeDeadlineSeconds ({deadline_s}) has passed; to go on, raise it"
         return reasons[0] if reasons else None
 
@@ -83,6 +88,29 @@ def handle_signals(
         finally:
             for shown in notes:
                 shown.join(LAST_OUTPUT_S)
+
+
+class _Echoes:
+    """Recognises signals that only repeat an earlier one, which nobody sent to have the run stop at
+    once."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._first = True
+        self._terminated: float | None = None
+
+    def has(self, number: int) -> bool:
+        """Whether signal `number`, which has arrived now, is one. To be called for each signal."""
+        first, self._first = self._first, False
+        if number == signal.SIGHUP:
+            return not first  # the kernel and the shell send one each, systemd one after SIGTERM
+        if number != signal.SIGTERM:
+            return False
+        before, now = self._terminated, self._clock()
+        if before is not None and now - before < SAME_SIGTERM_S:
+            return True  # `timeout` sends one to the process and one to its group
+        self._terminated = now
+        return False
 
 
 @contextmanager

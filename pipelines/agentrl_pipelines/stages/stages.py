@@ -143,8 +143,8 @@ def evaluate(stage: StageContext) -> None:
             from agentrl_pipelines.tracking import best_model
 
             model = best_model(context.store, context.spec, context.history, stage.scratch)
-            description = model_description(report, context.spec.model.template)
             metadata = model_metadata(context.spec)
+            description = model_description(report, metadata)
             context.tracker.model(model, context.spec.tracking.register_as, description, metadata)
 
 

@@ -387,9 +387,11 @@ def test_the_description_has_goal_result_checkpoints_and_manifest(store):
     assert "maxTurns: 8" in text
     free = report.model_copy(update={"actions": "free"})
     masked = report.model_copy(update={"actions": "admissible"})
-    assert "a small model then writes noise" in model_description(masked, "plain")
-    assert "noise" not in model_description(free, "plain")
-    assert "template: `plain`" in model_description(free, "plain")
+    metadata = model_metadata(RUN.spec)
+    assert "a small model then writes noise" in model_description(masked, metadata)
+    assert "noise" not in model_description(free, metadata)
+    assert RUN.spec.model.template == "auto"
+    assert "template: `plain`" in model_description(free, metadata)
 
 
 def test_a_manifest_too_long_for_a_description_is_left_out_whole(store):

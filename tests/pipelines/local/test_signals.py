@@ -226,6 +226,29 @@ def test_a_closed_terminal_stops_a_run_however_many_signals_it_sends():
         assert should_stop() == "the terminal was closed"
 
 
+def test_the_two_signals_of_a_timeout_command_stop_a_run_at_its_safe_point():
+    """`timeout` sends SIGTERM to its child and then to the process group."""
+    times, view = iter([0.0, 10.0, 10.5]), SilentProgressView()
+    with handle_signals(None, view, 0.0, times.__next__) as should_stop:
+        signal.raise_signal(signal.SIGTERM)  # at 10 s
+        signal.raise_signal(signal.SIGTERM)  # at 10.5 s
+        assert should_stop() == "terminated"
+    assert len(view.notes) == 1
+
+
+def terminate_twice(view, times):
+    with handle_signals(None, view, 0.0, times.__next__):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_sigterm_a_second_after_the_first_stops_a_run_at_once():
+    view = SilentProgressView()
+    with pytest.raises(KeyboardInterrupt, match="interrupted"):
+        terminate_twice(view, iter([0.0, 10.0, 11.0]))
+    assert len(view.notes) == 1
+
+
 def test_a_run_below_nohup_outlives_the_terminal():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

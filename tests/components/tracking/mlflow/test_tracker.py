@@ -230,8 +230,8 @@ def test_a_server_that_refuses_the_run_is_noted_once_and_while_the_run_goes_on(
     wait_until(lambda: log.exists() and log.read_text().count("asked") >= 3)
     assert notes == [
         "MLflow at http://mlflow:5000: failed with error code 401; records are kept, of episodes "
-        "the latest, and sent when it takes them; if its address (spec.tracking.uri) or the credentials are wrong, correct "
-        "them and start the run again: it resumes"
+        "the latest, and sent when it takes them; if its address (spec.tracking.uri) or the "
+        "credentials are wrong, correct them and start the run again: it resumes"
     ]
     assert tracking.close("FINISHED")[0].endswith("failed with error code 401")
     assert len(notes) == 1

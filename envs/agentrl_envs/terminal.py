@@ -58,7 +58,8 @@ def play(
     """Play one task to its end. Returns the last step, None if the player quit before the first.
 
     With a `partner`, an empty line plays its action and `auto` lets it play on alone; `watch` does
-    so from the start. The episode is cut off after `max_turns`."""
+    so from the start, asks nothing, and ends the episode where the agent can read no more. The
+    episode is cut off after `max_turns`."""
     with code_errors(task_set.name):
         task = task_set.task(split, index)
         environment = task_set.environment()
@@ -72,7 +73,7 @@ def play(
             console.print(Text(_usage(observation, partner), style="dim"))
         if partner is not None:
             partner.begin(task_set.instructions(), observation)
-        episode = _Episode(session, instructions, console, ask, partner, watch)
+        episode = _Episode(session, instructions, console, ask, partner, watch, alone=watch)
         return episode.play(observation, max_turns)
     finally:
         environment.close()
@@ -104,6 +105,8 @@ class _Episode:
     console: Console
     ask: Ask
     partner: Partner | None
+    watched: bool
+    """Nobody is asked for anything."""
     alone: bool
     """The partner plays without asking."""
 
@@ -113,7 +116,7 @@ class _Episode:
         while last is None or not (last.terminated or last.truncated or turns == max_turns):
             action = self._next_action(observation)
             if action is None:
-                self.console.print("You quit.")
+                self.console.print(_end("cut off", turns, score) if self.watched else "You quit.")
                 return last
             last = self.session.step(action)
             observation, score, turns = last.observation, score + last.reward, turns + 1
@@ -121,16 +124,16 @@ class _Episode:
                 self.partner.played(action, observation)
         self.console.print(Text(observation.text))
         ending = "solved" if last.success else "ended" if last.terminated else "cut off"
-        self.console.print(f"[bold]{ending}[/] after {turns} turns, score {score:g}")
+        self.console.print(_end(ending, turns, score))
         return last
 
     def _next_action(self, observation: Observation) -> str | None:
-        """The next action; None: the player quits."""
+        """The next action; None: the player quits, or the agent that is watched has none."""
         proposed = self.partner.propose(observation) if self.partner is not None else None
         self._show(observation, proposed)
         if self.alone and proposed is not None:
             return proposed
-        return self._read_action(observation, proposed)
+        return None if self.watched else self._read_action(observation, proposed)
 
     def _show(self, observation: Observation, proposed: str | None) -> None:
         self.console.print()
@@ -140,7 +143,8 @@ class _Episode:
         if proposed is not None:
             self.console.print(Text(f"agent: {proposed}", style="bold green"))
         elif self.partner is not None:
-            self.console.print("The agent's context is full; the rest is yours.", style="yellow")
+            rest = "" if self.watched else "; the rest is yours"
+            self.console.print(f"The agent's context is full{rest}.", style="yellow")
 
     def _read_action(self, observation: Observation, proposed: str | None) -> str | None:
         """The person's choice; None: the player quits. Input that is no action (help, a number that
@@ -170,6 +174,10 @@ class _Episode:
                 self.console.print(f"There is no action {reply[:10]}; type 1 to {len(admissible)}.")
             else:
                 return reply
+
+
+def _end(ending: str, turns: int, score: float) -> str:
+    return f"[bold]{ending}[/] after {turns} turns, score {score:g}"
 
 
 def _usage(observation: Observation, partner: Partner | None) -> str:

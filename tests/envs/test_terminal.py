@@ -166,9 +166,16 @@ def test_watching_asks_nothing():
 
 
 def test_an_agent_with_a_full_context_hands_over():
-    shown = screen_of("left", "push", partner=ScriptedPartner("left", None, None), watch=True)
+    shown = screen_of("auto", "left", "push", partner=ScriptedPartner("left", None, None))
     assert "The agent's context is full; the rest is yours." in shown
     assert "solved after 3 turns" in shown
+
+
+def test_an_agent_that_is_watched_ends_the_episode_where_its_context_is_full():
+    shown = screen_of("push", "push", partner=ScriptedPartner("left", None), watch=True)
+    assert "The agent's context is full.\n" in shown
+    assert "cut off after 1 turns, score 0" in shown
+    assert "quit" not in shown.lower()
 
 
 def test_the_episode_is_cut_off_after_the_given_turns():

@@ -7,6 +7,7 @@ its own.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from agentrl_pipelines.local.variables import set_variables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acting:
-    """How an agent acts; `reporting.description.model_metadata` without the environments."""
+    """How an agent acts in an environment, of `reporting.description.model_metadata`."""
 
     template: Template = "auto"
     thinking: bool = False
@@ -39,10 +40,13 @@ class Acting:
     context: int = 1024
     """Maximum tokens of the episode."""
     max_tokens_per_turn: int = 64
+    max_turns: int | None = None
+    """Turns after which an episode is cut off. None: not known."""
 
     @classmethod
-    def of(cls, metadata: dict[str, Any]) -> Acting:
-        """The settings in the metadata of a model."""
+    def of(cls, metadata: dict[str, Any], environment: Mapping[str, Any]) -> Acting:
+        """The settings in the metadata of a model, of which `environment` is one of the
+        environments; empty: it was not trained in it."""
         acting = metadata["agentrl"]
         return cls(
             template=acting["template"],
@@ -50,6 +54,7 @@ class Acting:
             admissible=acting["actions"] == "admissible",
             context=acting["context"],
             max_tokens_per_turn=acting["max_tokens_per_turn"],
+            max_turns=environment.get("max_turns", acting["max_turns"]),
         )
 
 
@@ -70,7 +75,7 @@ def fetch_agent(source: str, checkpoint: str, environment: str, scratch: Path) -
         source: folder of a run, or `file://`, `s3://`, `hf://` or `models:/` as in
             `spec.model.source`.
         checkpoint: `best`, `last` or a number of iterations, if `source` is the folder of a run.
-        environment: builtin name of the environment, whose options are looked up.
+        environment: builtin name of the environment, whose options and turn limit are looked up.
         scratch: an empty folder for what is fetched.
 
     Raises:
@@ -88,13 +93,10 @@ def fetch_agent(source: str, checkpoint: str, environment: str, scratch: Path) -
         found, metadata = folder, model_metadata(run.spec)
     if metadata is None:
         return SavedAgent(folder=found, acting=Acting(), options={})
-    options: list[dict[str, Any]] = [
-        one["options"]
-        for one in metadata["agentrl"]["environments"]
-        if one["builtin"] == environment
-    ]
+    environments = metadata["agentrl"]["environments"]
+    there: dict[str, Any] = next((one for one in environments if one["builtin"] == environment), {})
     return SavedAgent(
-        folder=found, acting=Acting.of(metadata), options=options[0] if options else {}
+        folder=found, acting=Acting.of(metadata, there), options=there.get("options", {})
     )
 
 

@@ -45,6 +45,7 @@ def test_the_manifest_of_the_run_says_how_its_agent_acts(saved: SavedAgent):
     assert saved.options == {"turns": 3}
     assert (saved.acting.template, saved.acting.admissible) == ("plain", True)
     assert (saved.acting.context, saved.acting.max_tokens_per_turn) == (64, 4)
+    assert saved.acting.max_turns == 4
 
 
 def test_the_agents_environment_has_the_variables_of_its_run(tmp_path: Path, monkeypatch):
@@ -106,6 +107,26 @@ def test_the_agent_of_a_run_is_watched_in_the_terminal(root: Path):
     assert result.exit_code == 0, result.output
     assert "agent: " in result.output
     assert " turns, score " in result.output
+
+
+@pytest.mark.parametrize(("given", "most"), [((), 4), (("--max-turns", "5"), 5)])
+def test_a_watched_episode_has_the_turn_limit_of_the_run(root: Path, given, most):
+    """The agent, of one iteration, needs five turns for some of the tasks."""
+    played = [
+        play("--agent", str(root), "--watch", "-o", "turns=12", "--index", str(index), *given)
+        for index in range(4)
+    ]
+    assert max(shown.output.count("agent: ") for shown in played) == most
+
+
+def test_the_turn_limit_of_the_environment_takes_precedence_over_that_of_the_horizon():
+    metadata = {
+        "agentrl": model_metadata(RUN.spec)["agentrl"]
+        | {"max_turns": 8, "environments": [{"name": "walk", "builtin": "c", "max_turns": 3}]}
+    }
+    [environment] = metadata["agentrl"]["environments"]
+    assert Acting.of(metadata, environment).max_turns == 3
+    assert Acting.of(metadata, {}).max_turns == 8
 
 
 def test_a_registered_model_is_played_by_its_metadata(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,7 +21,7 @@ from agentrl_pipelines.cli.errors import exit_on_error
 
 if TYPE_CHECKING:
     from agentrl_envs.env import Split
-    from agentrl_pipelines.local.agent import TrainedAgent
+    from agentrl_pipelines.local.agent import SavedAgent, TrainedAgent
 
 
 @click.command("play")
@@ -56,7 +56,11 @@ if TYPE_CHECKING:
     help="With --agent ROOT: the checkpoint.  [default: best]",
 )
 @click.option("--watch", is_flag=True, help="With --agent: watch it play, without being asked.")
-@click.option("--max-turns", type=COUNT, help="Turns after which the episode is cut off.")
+@click.option(
+    "--max-turns",
+    type=COUNT,
+    help="Turns after which the episode is cut off, in place of the limit of the agent's run.",
+)
 def play(
     name: str,
     options: tuple[str, ...],
@@ -81,8 +85,10 @@ def play(
     with (
         exit_on_error(),
         usage_errors(),
-        open_partner(agent, checkpoint or "best", name) as (partner, trained_in),
-        open_task_set(name, options, url, protocol, token_env, trained_in) as task_set,
+        open_partner(agent, checkpoint or "best", name) as (partner, saved),
+        open_task_set(
+            name, options, url, protocol, token_env, saved.options if saved else {}
+        ) as task_set,
     ):
         terminal.play(
             task_set,
@@ -92,17 +98,17 @@ def play(
             ask=lambda: console.input("[bold]> [/]"),
             partner=partner,
             watch=watch,
-            max_turns=max_turns,
+            max_turns=max_turns or (saved.acting.max_turns if saved else None),
         )
 
 
 @contextmanager
 def open_partner(
     agent: str | None, checkpoint: str, environment: str
-) -> Iterator[tuple[TrainedAgent | None, dict[str, Any]]]:
-    """The agent, None without one, and the options of the environment that it was trained in."""
+) -> Iterator[tuple[TrainedAgent | None, SavedAgent | None]]:
+    """The agent, and how it acts; None without one."""
     if agent is None:
-        yield None, {}
+        yield None, None
         return
     from agentrl_components.storage.scratch import ScratchFolder
     from agentrl_pipelines.local.agent import TrainedAgent, fetch_agent
@@ -111,6 +117,6 @@ def open_partner(
         saved = fetch_agent(agent, checkpoint, environment, scratch)
         partner = TrainedAgent(saved)
         try:
-            yield partner, saved.options
+            yield partner, saved
         finally:
             partner.close()

@@ -159,7 +159,15 @@ def download_from_bucket(model: Model, storage: Storage, folder: Path) -> Path:
 
 
 def download_from_registry(model: Model, folder: Path) -> Path:
-    """Download a version from MLflow's model registry at MLFLOW_TRACKING_URI to `folder`."""
+    """Download a version from MLflow's model registry to `folder`. Its address is in the variable
+    MLFLOW_TRACKING_URI, or MLFLOW_REGISTRY_URI. Raises `ModelError` without either."""
+    if not any(map(os.environ.get, ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"))):
+        # MLflow would create a database in the current folder, and look there.
+        raise ModelError(
+            f"{model.source}: needs the address of the registry in MLFLOW_TRACKING_URI; for a "
+            "model of a run on this machine, set it to sqlite:/// and the absolute path of "
+            "mlflow.db in the run's folder, such as sqlite:////home/me/runs/NAME/mlflow.db"
+        )
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
 

@@ -84,7 +84,7 @@ def build(
         wall_seconds=state.wall_seconds,
         alarms=_alarms(steps),
         checkpoints=_checkpoints(store, steps, spec.horizon.window),
-        mlflow=_mlflow(run, records.tracked, root),
+        mlflow=_mlflow(run, records.tracked, root, succeeded=state.status == "succeeded"),
         training=steps,
         evaluations=_intermediate(found),
         episodes=_pairs(records.before, records.after),
@@ -211,11 +211,19 @@ def database(root: Path) -> str | None:
     return database_uri(root) if (root / DATABASE).exists() else None
 
 
-def _mlflow(run: AgentRLRun, tracked: TrackerRecord, root: Path | None) -> MlflowLink:
-    uri = run.spec.tracking.uri or tracked.uri
+def _mlflow(
+    run: AgentRLRun, tracked: TrackerRecord, root: Path | None, *, succeeded: bool
+) -> MlflowLink:
+    tracking = run.spec.tracking
+    uri = tracking.uri or tracked.uri
     if uri is None and root is not None:
         uri = database(root)
-    return MlflowLink(uri=uri, experiment=run.spec.tracking.experiment, run_id=tracked.run_id)
+    return MlflowLink(
+        uri=uri,
+        experiment=tracking.experiment,
+        run_id=tracked.run_id,
+        registered=tracking.register_as if succeeded else None,
+    )
 
 
 def _pairs(before: Sequence[Replay], after: Sequence[Replay]) -> tuple[EpisodePair, ...]:

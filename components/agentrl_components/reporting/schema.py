@@ -110,6 +110,8 @@ class MlflowLink(ReportPart):
     """Tracking URI. None: unknown."""
     experiment: str
     run_id: str | None = None
+    registered: str | None = None
+    """Name of the registered model of a run that has succeeded."""
 
 
 class EpisodePair(ReportPart):

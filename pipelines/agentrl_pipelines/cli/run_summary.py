@@ -158,6 +158,11 @@ def _locations(report: Report, root: Path) -> list[Text]:
     if uri is not None:
         served = urlsplit(uri).scheme in ("http", "https")
         rows.append(("metrics, episodes", uri if served else mlflow_command(uri)))
+        if report.mlflow.registered is not None:
+            name = f"models:/{report.mlflow.registered}/VERSION"
+            rows.append(
+                ("registered model", f"{name}, with MLFLOW_TRACKING_URI={shlex.quote(uri)}")
+            )
     width = max(len(name) for name, _ in rows)
     return [Text(f"{name:<{width}}  {location}") for name, location in rows]
 

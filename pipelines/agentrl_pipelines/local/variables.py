@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
+from pathlib import Path
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Compute, Mistake, Tracking
+from agentrl_components.tracking.mlflow.messages import database_uri
 
 MLFLOW_URI = "MLFLOW_TRACKING_URI"
 MLFLOW_CREDENTIALS = (
@@ -49,6 +51,21 @@ def _new_addresses(compute: Compute, environment: Mapping[str, str]) -> Iterator
                 reason=f"would have {' and '.join(sent)} of this machine sent to {variable.value}",
                 fix=f"set {variable.name} to the service that they are for",
             )
+
+
+def tracking_warnings(
+    tracking: Tracking, root: Path, environment: Mapping[str, str] = os.environ
+) -> Iterator[Mistake]:
+    """An address of MLflow to which other programs record, and the run in the folder `root` does
+    not."""
+    if tracking.uri is not None or environment.get("MLFLOW_RUN_ID"):
+        return  # with a run of MLflow, that one is recorded in
+    if environment.get(MLFLOW_URI, "") not in ("", database_uri(root)):
+        yield Mistake(
+            field="spec.tracking.uri",
+            reason=f"is not set: the run is recorded in its folder, and not at {MLFLOW_URI}",
+            fix="to record there, set it to that address",
+        )
 
 
 def tracking_mistakes(

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from http_server import AnswerHandler, serving
 
+from agentrl_components.errors import ModelError
 from agentrl_components.model.sources import fetch_model
 from agentrl_components.spec import Model, Storage
 
@@ -94,3 +95,20 @@ def test_the_address_of_a_folder_may_be_encoded(tmp_path: Path) -> None:
     for name in ("a model", "a%20model"):
         model = Model(source=f"file://{tmp_path}/{name}")
         assert fetch_model(model, (), 0, tmp_path / "unused") == folder
+
+
+def test_a_registered_model_needs_the_address_of_its_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: MLflow created a database in the current folder and looked there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    with pytest.raises(ModelError) as raised:
+        fetch_model(Model(source="models:/walker/1"), (), 0, tmp_path / "model")
+    assert str(raised.value) == (
+        "models:/walker/1: needs the address of the registry in MLFLOW_TRACKING_URI; for a model "
+        "of a run on this machine, set it to sqlite:/// and the absolute path of mlflow.db in the "
+        "run's folder, such as sqlite:////home/me/runs/NAME/mlflow.db"
+    )
+    assert list(tmp_path.iterdir()) == []

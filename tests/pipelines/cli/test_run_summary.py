@@ -202,6 +202,14 @@ def test_an_existing_mlflow_database_is_named(tmp_path, monkeypatch):
     assert f"mlflow ui --backend-store-uri sqlite:///{database}" in printed(unknown, width=400)
 
 
+def test_the_registered_model_is_named_with_the_address_of_its_registry():
+    link = MlflowLink(uri="sqlite:////r/mlflow.db", experiment="agentrl", registered="walker")
+    shown = printed(report(mlflow=link), width=200)
+    address = "MLFLOW_TRACKING_URI=sqlite:////r/mlflow.db"
+    assert f"registered model   models:/walker/VERSION, with {address}" in shown
+    assert "registered model" not in printed(report(), width=200)
+
+
 def test_an_mlflow_server_is_named_by_its_url():
     served = report(mlflow=MlflowLink(uri="http://mlflow:5000", experiment="agentrl"))
     assert "metrics, episodes  http://mlflow:5000" in printed(served, width=200)

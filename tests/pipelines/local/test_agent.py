@@ -140,6 +140,16 @@ def test_a_registered_model_is_played_by_its_metadata(
     assert (again.acting, again.options) == (saved.acting, saved.options)
 
 
+def test_a_registered_model_whose_registry_is_not_named_is_refused(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)
+    refused = play("--agent", "models:/x/1")
+    assert refused.exit_code == 2
+    assert "models:/x/1: needs the address of the registry in MLFLOW_TRACKING_URI" in refused.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_without_a_run_and_an_unknown_checkpoint_are_refused(root: Path, tmp_path: Path):
     with pytest.raises(SpecError, match="holds no run"):
         fetch_agent(str(tmp_path), "best", "corridor", tmp_path / "scratch")

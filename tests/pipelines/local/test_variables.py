@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 from agentrl_components.errors import SpecError
 from agentrl_components.spec import Compute, Tracking
-from agentrl_pipelines.local.variables import set_variables, tracking_mistakes
+from agentrl_pipelines.local.variables import set_variables, tracking_mistakes, tracking_warnings
 
 
 def compute(**variables: str) -> Compute:
@@ -61,3 +63,26 @@ def test_credentials_of_mlflow_are_sent_to_the_server_that_they_are_for(uri, env
         "MLFLOW_TRACKING_URI to https://mlflow.example; else unset them"
     )
     assert mistakes == ([expected] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("uri", "environment", "warned"),
+    [
+        (None, {"MLFLOW_TRACKING_URI": "https://own.example"}, True),
+        (None, {"MLFLOW_TRACKING_URI": "sqlite:////runs/other/mlflow.db"}, True),
+        (None, {"MLFLOW_TRACKING_URI": "sqlite:////runs/this/mlflow.db"}, False),  # of this run
+        (None, {"MLFLOW_TRACKING_URI": "https://own.example", "MLFLOW_RUN_ID": "m1"}, False),
+        (None, {"MLFLOW_TRACKING_URI": ""}, False),
+        (None, {}, False),
+        ("https://mlflow.example", {"MLFLOW_TRACKING_URI": "https://own.example"}, False),
+    ],
+)
+def test_an_address_of_mlflow_at_which_the_run_is_not_recorded_is_a_warning(
+    uri, environment, warned
+):
+    found = tracking_warnings(Tracking(uri=uri), Path("/runs/this"), environment)
+    expected = (
+        "spec.tracking.uri: is not set: the run is recorded in its folder, and not at "
+        "MLFLOW_TRACKING_URI; to record there, set it to that address"
+    )
+    assert [str(warning) for warning in found] == ([expected] if warned else [])

@@ -45,14 +45,14 @@ def run(file: str, root: Path | None, seed: int | None, overrides: tuple[str, ..
         if mistakes:
             raise SpecError(mistakes)
         check_vocabularies(manifest.spec)
-        print_warnings(manifest.spec, here=True)
+        folder = root or Path("runs") / manifest.metadata.name
+        print_warnings(manifest.spec, root=folder)
 
         from agentrl_envs.output.fail_safe import fail_safe_console
         from agentrl_pipelines.cli.progress_view import view_for
         from agentrl_pipelines.cli.run_summary import show
 
         console = fail_safe_console()
-        folder = root or Path("runs") / manifest.metadata.name
         with closing(view_for(console)) as view:
             # Importing the trainer takes seconds: show progress first.
             view.stage("load")

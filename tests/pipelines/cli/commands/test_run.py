@@ -56,7 +56,8 @@ def test_a_field_without_effect_on_this_machine_is_printed_before_the_run_starts
     file.write_text(MANIFEST)
     missing.write_text("")
     timeout = ("--set", "environments[0].timeoutS=5")
-    result = CliRunner().invoke(main, ["run", str(file), "--root", str(missing / "x"), *timeout])
-    assert result.stderr.startswith(
-        "warning: spec.environments[0].timeoutS: has no effect on this machine"
-    )
+    command = ["run", str(file), "--root", str(missing / "x"), *timeout]
+    result = CliRunner(env={"MLFLOW_TRACKING_URI": "http://mlflow:5000"}).invoke(main, command)
+    first, second, *_ = result.stderr.splitlines()
+    assert first.startswith("warning: spec.environments[0].timeoutS: has no effect on this machine")
+    assert second.startswith("warning: spec.tracking.uri: is not set: the run is recorded in its")

@@ -96,7 +96,7 @@ def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, la
         horizon={"phases": [{"maxTurns": 4, "iterations": 30}]},
         rollout={"tasks": 8, "groupSize": 8, "maxStaleness": lag, "interrupt": interrupt},
         algorithm={"entropy": 0.02},
-        update={"checkpointEvery": 100},
+        update={"checkpointEvery": 100, "learningRate": 1e-3, "miniBatch": 32},
         evaluation={"every": 0, "tasks": 40},
     )
     run_local(run, tmp_path, SilentProgressView(), tracker)
@@ -113,8 +113,9 @@ def test_a_run_whose_episodes_stream_learns_and_no_token_is_too_old(tmp_path, la
     for name in STREAM_METRICS:
         assert [one[name] for one in printed] == [metrics[name] for metrics in training]
     success = [metrics["train/success"] for metrics in training]
-    # With lag the bits differ between runs. Some have learnt after the third iteration.
-    assert fmean(success[-20:]) > fmean(success[:3]) + 0.1
+    # With lag the bits differ between runs. Some have learnt after the third iteration, and with
+    # the larger steps of `corridor_run` some forget it again.
+    assert fmean(success[-10:]) > fmean(success[:3]) + 0.1
 
 
 @pytest.mark.vllm

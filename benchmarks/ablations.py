@@ -223,7 +223,7 @@ def mlflow_process(folder: Path) -> Mapping[str, Way]:
         (folder / name).mkdir()
     tracker = MlflowTracker(folder / "process", pause_s=0.0)
     tracker.params({"seed": "0"})
-    recorder = Recorder(target(folder / "thread", None, "ablation", "ablation", None, None))
+    recorder = Recorder(target(folder / "thread", None, "ablation", "ablation", None))
     thread = ThreadPoolExecutor(1)
     step = iter(range(10**9))
     metrics = {f"train/{name}": float(name) for name in range(40)}

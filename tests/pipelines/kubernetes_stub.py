@@ -143,20 +143,25 @@ DONE = {"terminated": {"exitCode": 0}}
 def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, api: Api) -> Iterator[None]:
     """Serve the API, and set KUBECONFIG to a file whose context is in namespace `lab`."""
     with running(api.app()) as url:
-        kubeconfig = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "contexts": [
-                {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "lab"}}
-            ],
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "users": [{"name": "u", "user": {"token": TOKEN}}],
-        }
-        path = folder / "kubeconfig"
-        path.write_text(yaml.safe_dump(kubeconfig))
-        monkeypatch.setenv("KUBECONFIG", str(path))
+        use_cluster(folder, monkeypatch, url)
         yield
+
+
+def use_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Set KUBECONFIG to a file whose context is in namespace `lab` of the API at `url`."""
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [
+            {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "lab"}}
+        ],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(path))
 
 
 def agentrl(*arguments: str) -> Result:

@@ -97,14 +97,16 @@ class _DrainingServer(uvicorn.Server):
 def running(
     app: Starlette,
     *,
+    port: int = 0,
     start_s: float = 30.0,
     head_timeout_s: float = HEAD_TIMEOUT_S,
     websockets: bool = False,
 ) -> Iterator[str]:
-    """Run the application in a thread, on a free loopback port. Yields its URL.
+    """Run the application in a thread, on a loopback port. Yields its URL. Port 0: a free one.
 
-    Raises `TimeoutError` if it does not start within `start_s` seconds."""
-    bound = bind_socket("127.0.0.1", 0)
+    Raises `TimeoutError` if it does not start within `start_s` seconds, `ServeError` if the port is
+    in use."""
+    bound = bind_socket("127.0.0.1", port)
     server = uvicorn.Server(_config(app, head_timeout_s, websockets))
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [bound]}, name="server", daemon=True

@@ -10,6 +10,7 @@ from certificates import write_certificate
 from corridor_jobs import jobs
 from corridor_rules import RULES
 from cryptography import x509
+from free_ports import free_ports
 from spawned_processes import spawned
 
 from agentrl_components.dialogue.plain import PlainDialogue
@@ -155,9 +156,8 @@ class Relay:
         self._tls = tls
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def open(self, host: str, port: int) -> int:
+    async def open(self, host: str, port: int) -> None:
         self._server = await asyncio.start_server(self._led, host, port, ssl=self._tls)
-        return self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         self._server.close()
@@ -191,7 +191,8 @@ def test_a_server_is_found_after_its_name_resolves_to_another_address(replicas, 
 
     async def played(behind: int, loop: Names) -> None:
         first, later = Relay(behind), Relay(behind)
-        port = await first.open("127.0.0.1", 0)
+        (port,) = free_ports(1)
+        await first.open("127.0.0.1", port)
         environment = Environment(
             name="rooms",
             url=f"http://worlds.test:{port}",
@@ -231,7 +232,8 @@ def test_a_certificate_names_the_host_of_the_url_however_many_servers(
 
     async def played(behind: int) -> None:
         relay = Relay(behind, tls)
-        port = await relay.open("127.0.0.1", 0)
+        (port,) = free_ports(1)
+        await relay.open("127.0.0.1", port)
         environment = Environment(
             name="rooms",
             url=f"https://worlds.test:{port}",

@@ -16,38 +16,50 @@ from agentrl_envs.browser.thread import BrowserThread, start_browser
 from agentrl_envs.errors import OptionError, SessionError
 
 
-def first_line(connection: socket.socket) -> bytes:
-    """What a connection begins with; empty if that does not come soon."""
-    connection.settimeout(1.0)
-    with suppress(TimeoutError, ConnectionError):
-        return connection.recv(1000).split(b"\r\n")[0]
-    return b""
+@contextmanager
+def tcp_and_udp() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Sockets of both kinds that are bound to one port number."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            try:
+                udp.bind(tcp.getsockname())
+            except OSError:  # another process has this number for UDP
+                continue
+            yield tcp, udp
+            return
 
 
 @contextmanager
-def listener() -> Iterator[tuple[str, list[bytes]]]:
+def listener() -> Iterator[tuple[str, list[bytearray]]]:
     """A TCP and UDP port of this machine that no site uses, and the first line of each connection
-    and packet that arrived there."""
-    arrived: list[bytes] = []
-    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        udp.bind(tcp.getsockname())
+    and packet that arrived there; empty until the connection sends one."""
+    arrived: list[bytearray] = []
+    connections: list[socket.socket] = []
+    readers: list[threading.Thread] = []
+    with tcp_and_udp() as (tcp, udp):
         tcp.listen()
         for each in (tcp, udp):
             each.settimeout(0.2)
         stopped = threading.Event()
 
+        def read(connection: socket.socket, line: bytearray) -> None:
+            with connection, suppress(ConnectionError):
+                line.extend(connection.recv(1000).split(b"\r\n")[0])
+
         def accept() -> None:
             while not stopped.is_set():
                 with suppress(TimeoutError):
                     connection, _ = tcp.accept()
-                    with connection:
-                        arrived.append(first_line(connection))
+                    arrived.append(line := bytearray())
+                    connections.append(connection)
+                    readers.append(threading.Thread(target=read, args=(connection, line)))
+                    readers[-1].start()
 
         def receive() -> None:
             while not stopped.is_set():
                 try:
-                    arrived.append(udp.recv(100))
+                    arrived.append(bytearray(udp.recv(100)))
                 except TimeoutError:
                     continue
 
@@ -59,6 +71,11 @@ def listener() -> Iterator[tuple[str, list[bytes]]]:
         finally:
             stopped.set()
             for thread in threads:
+                thread.join()
+            for connection in connections:  # those on which nothing was sent
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            for thread in readers:
                 thread.join()
 
 
@@ -106,9 +123,9 @@ def test_pages_reach_their_site_and_nothing_else():
             assert arrived == []
             wanted = {b"GET /socket HTTP/1.1", b"POST /beacon HTTP/1.1", b"GET /image.png HTTP/1.1"}
             deadline = time.monotonic() + 30
-            while not wanted <= set(found) and time.monotonic() < deadline:
+            while not wanted <= set(map(bytes, found)) and time.monotonic() < deadline:
                 time.sleep(0.1)
-            assert wanted <= set(found)
+            assert wanted <= set(map(bytes, found))
         finally:
             thread.close()
         assert arrived == []

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
-from corridor_server import HURRIED, PATIENT, red_left_2, served
+from corridor_server import HURRIED, PATIENT, red_left_2, served, served_for_a_time
 
 from agentrl_envs.client.remote_world import RemoteSession, RemoteWorld
 from agentrl_envs.env import Observation
@@ -88,7 +88,7 @@ async def test_discovery_runs_once_while_all_servers_respond():
 
 async def test_server_that_restarts_at_another_address_is_discovered():
     with ExitStack() as first:
-        discovery = FakeDiscovery(first.enter_context(served()))
+        discovery = FakeDiscovery(first.enter_context(served_for_a_time()))
         async with RemoteWorld.connected(discovery=discovery, options=HURRIED) as remote:
             session = remote.session()
             await session.reset(red_left_2())
@@ -104,7 +104,7 @@ async def test_server_that_restarts_at_another_address_is_discovered():
 
 async def test_reset_waits_until_a_server_is_discovered():
     with ExitStack() as first:
-        discovery = FakeDiscovery(first.enter_context(served()))
+        discovery = FakeDiscovery(first.enter_context(served_for_a_time()))
         async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
             first.close()
             discovery.urls = []
@@ -118,7 +118,7 @@ async def test_reset_waits_until_a_server_is_discovered():
 
 async def test_unreachable_error_gives_the_reason_of_failed_discovery():
     with ExitStack() as first:
-        discovery = FakeDiscovery(first.enter_context(served()))
+        discovery = FakeDiscovery(first.enter_context(served_for_a_time()))
         async with RemoteWorld.connected(discovery=discovery, options=HURRIED) as remote:
             first.close()
             discovery.urls = []
@@ -130,7 +130,7 @@ async def test_unreachable_error_gives_the_reason_of_failed_discovery():
 
 async def test_tasks_and_relabeling_use_another_server_after_the_first_stops():
     with ExitStack() as first, served(RelabelingTasks()) as other:
-        discovery = FakeDiscovery(first.enter_context(served(RelabelingTasks())), other)
+        discovery = FakeDiscovery(first.enter_context(served_for_a_time(RelabelingTasks())), other)
         async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
             first.close()
             assert await remote.task("train", 0) == CorridorTasks().task("train", 0)
@@ -140,7 +140,7 @@ async def test_tasks_and_relabeling_use_another_server_after_the_first_stops():
 
 async def test_replacement_server_restores_lost_capacity():
     with ExitStack() as first, served(capacity=2) as other:
-        discovery = FakeDiscovery(first.enter_context(served(capacity=2)), other)
+        discovery = FakeDiscovery(first.enter_context(served_for_a_time(capacity=2)), other)
         options = replace(PATIENT, retry_s=0.3)
         async with (
             RemoteWorld.connected(discovery=discovery, options=options) as remote,
@@ -176,7 +176,7 @@ async def test_new_server_is_discovered_when_all_others_are_full():
 
 async def test_discovered_server_with_other_tasks_raises_world_error_with_its_url():
     with ExitStack() as first, served(OtherTasks()) as other:
-        discovery = FakeDiscovery(first.enter_context(served()))
+        discovery = FakeDiscovery(first.enter_context(served_for_a_time()))
         async with RemoteWorld.connected(discovery=discovery, options=PATIENT) as remote:
             first.close()
             discovery.urls = [other]
@@ -207,7 +207,7 @@ async def test_server_removed_from_discovery_keeps_its_sessions_and_gets_no_new_
 
 async def test_concurrent_resets_share_discovery_and_its_rate_is_limited():
     with ExitStack() as first:
-        discovery = FakeDiscovery(first.enter_context(served()), latency_s=0.02)
+        discovery = FakeDiscovery(first.enter_context(served_for_a_time()), latency_s=0.02)
         options = replace(HURRIED, retry_s=0.4, discovery_s=0.1)
         async with RemoteWorld.connected(discovery=discovery, options=options) as remote:
             first.close()

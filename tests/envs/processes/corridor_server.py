@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from free_ports import free_ports
+
 from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.env import Task, TaskSet, content_id
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -23,8 +25,18 @@ def red_left_2() -> Task:
 
 
 @contextmanager
-def served(tasks: TaskSet | None = None, clock: Clock | None = None, **options) -> Iterator[str]:
+def served(
+    tasks: TaskSet | None = None, clock: Clock | None = None, port: int = 0, **options
+) -> Iterator[str]:
     tasks = tasks or CorridorTasks()
     app = create_app(tasks, ThreadExecutor(tasks), ServerOptions(**options), clock=clock)
-    with running(app) as url:
+    with running(app, port=port) as url:
+        yield url
+
+
+@contextmanager
+def served_for_a_time(tasks: TaskSet | None = None, **options) -> Iterator[str]:
+    """As `served`, for a server that stops during the test: nothing else gets its port then."""
+    (port,) = free_ports(1)
+    with served(tasks, port=port, **options) as url:
         yield url

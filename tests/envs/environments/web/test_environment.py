@@ -1,7 +1,8 @@
 import re
 
 import pytest
-from web_pages import Site, needs_chromium, running_site
+from free_ports import silent_port
+from web_pages import Site, needs_chromium
 from web_tasks import config, task, task_set
 
 from agentrl_envs.browser.thread import shared_browser
@@ -173,12 +174,11 @@ def test_a_page_that_hangs_loses_the_session_and_the_next_reset_works(site, tmp_
 
 
 def test_a_site_that_is_down_loses_the_session(tmp_path):
-    with running_site() as stopped:
-        url = stopped.url
-    environment = task_set(tmp_path, url).environment()
-    with pytest.raises(SessionError, match=r"ERR_CONNECTION_REFUSED.*start the site"):
-        environment.reset(task())
-    environment.close()
+    with silent_port() as port:
+        environment = task_set(tmp_path, f"http://127.0.0.1:{port}").environment()
+        with pytest.raises(SessionError, match=r"ERR_CONNECTION_REFUSED.*start the site"):
+            environment.reset(task())
+        environment.close()
 
 
 def test_a_site_that_is_not_configured_is_an_error_that_names_it(play):

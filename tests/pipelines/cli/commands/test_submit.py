@@ -1,7 +1,8 @@
 """`agentrl submit` with a stub of the Kubernetes API."""
 
 import pytest
-from kubernetes_stub import Api, agentrl, cluster, status
+from free_ports import silent_port
+from kubernetes_stub import Api, agentrl, cluster, status, use_cluster
 
 from agentrl_components.run.progress import SilentProgressView
 from agentrl_pipelines.cli.commands.submit import watch
@@ -117,9 +118,9 @@ def test_cluster_errors_name_a_fix(tmp_path, monkeypatch, manifest, refusal, exp
 def test_a_missing_or_unreachable_cluster_is_reported(tmp_path, monkeypatch, manifest):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert "error: kubeconfig: " in agentrl("submit", manifest).stderr
-    with cluster(tmp_path, monkeypatch, Api()):
-        pass  # the server has stopped; KUBECONFIG is still set
-    done = agentrl("status", "first-try")
+    with silent_port() as port:
+        use_cluster(tmp_path, monkeypatch, f"http://127.0.0.1:{port}")
+        done = agentrl("status", "first-try")
     assert done.exit_code == 1
     assert "cannot be reached" in done.stderr
 

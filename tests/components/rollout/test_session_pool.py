@@ -373,11 +373,11 @@ async def test_an_episode_tries_one_kept_session_at_most():
 
 
 async def played_where_hang_hangs(file, replies: list[str], retries: int):
-    """An episode in a process whose calls may take 0.5 s, and whose action `hang` hangs."""
+    """An episode in a process whose calls may take 2 s, and whose action `hang` hangs."""
     dialogue = PlainDialogue(word_tokenizer((*TASKS.vocabulary(), "hang")).get_vocab())
     end = dialogue.stop[0]
     engine = ScriptedEngine([(*dialogue.encode_action(word), end) for word in replies])
-    world = ProcessWorld(partial(HangingTasks, file), workers=1, timeout_s=0.5)
+    world = ProcessWorld(partial(HangingTasks, file), workers=1, timeout_s=2.0)
     playing = TokenRollout({"corridor": world}, dialogue, retries, 1)
     try:
         (one,) = await playing.play([job()], rules(), CheckedEngine(engine))
@@ -398,5 +398,5 @@ async def test_an_episode_whose_steps_always_take_longer_than_the_timeout_is_los
     one = await played_where_hang_hangs(tmp_path / "hangs", ["hang", "hang"], retries=1)
     assert (one.ending, one.score, len(one.turns)) == (Ending.LOST, 0.0, 0)
     assert one.note.endswith(
-        f"was ended: step of task {one.task} took longer than 0.5 s (tried 2 times)"
+        f"was ended: step of task {one.task} took longer than 2 s (tried 2 times)"
     )

@@ -148,7 +148,7 @@ async def test_other_runs_are_read_while_data_is_deleted_and_no_object_is_delete
     runs = {f"s3://agentrl/run-{number}": SlowToDelete("abc") for number in range(3)}
     busy = [Storage(url=url) for url in runs]
     other = MemoryStore()
-    stores = RunStores(lambda storage: runs.get(storage.url, other), threads=2, timeout_s=1.0)
+    stores = RunStores(lambda storage: runs.get(storage.url, other), threads=2, timeout_s=10.0)
     for _ in range(2):  # the operator asks again while the first deletions have not ended
         first = [stores.delete_run_data(one) for one in busy]
         *ended, state = await asyncio.gather(*first, stores.read_state(STORAGE))

@@ -94,10 +94,19 @@ def test_folders_and_links_of_others_stay(temporary: Path) -> None:
         assert all((temporary / name).is_dir() for name in names)
 
 
+def open_in(folder: Path) -> list[str]:
+    """What this process has open in a folder, also if it has been removed."""
+    paths: list[str] = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # another thread closed it meanwhile
+            paths.append(os.readlink(descriptor))
+    return [path for path in paths if path.startswith(f"{folder}/")]
+
+
 def test_a_scratch_folder_ends_with_its_block(temporary: Path) -> None:
-    files_before = len(os.listdir("/proc/self/fd"))
     with ScratchFolder() as folder:
         assert folder.is_dir()
         assert folder.stat().st_mode & 0o777 == 0o700
+        assert open_in(temporary) == [str(folder)]
     assert not list(temporary.iterdir())
-    assert len(os.listdir("/proc/self/fd")) == files_before
+    assert not open_in(temporary)

@@ -1,6 +1,7 @@
 """A run from its creation to its end on a real kube-apiserver, with everything else in memory."""
 
 import asyncio
+import time
 
 from apiserver import PATIENCE_S
 from cluster_runs import (
@@ -15,6 +16,12 @@ from cluster_runs import (
     until,
     until_gone,
 )
+
+
+async def reasons(server, name):
+    """The reasons of the Events of a run."""
+    events = await asyncio.to_thread(server.ask, "GET", f"api/v1/namespaces/{NAMESPACE}/events")
+    return {one["reason"] for one in events["items"] if one["involvedObject"]["name"] == name}
 
 
 async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own(server, outside):
@@ -51,13 +58,12 @@ async def test_a_run_goes_from_created_to_succeeded_and_its_children_are_its_own
         done = await until(server, "whole", lambda run: state(run) == "Succeeded")
         assert condition(done, "Succeeded")["reason"] == "ScheduleDone"
         await until_gone(server, f"apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}-babyai")
-        events = await asyncio.to_thread(server.ask, "GET", f"api/v1/namespaces/{NAMESPACE}/events")
-        reasons = {
-            event["reason"]
-            for event in events["items"]
-            if event["involvedObject"]["name"] == "whole"
-        }
-        assert {"Submitting", "Running", "ScheduleDone"} <= reasons
+        deadline = time.monotonic() + PATIENCE_S  # Events are sent after the status
+        while not {"Submitting", "Running", "ScheduleDone"} <= (
+            found := await reasons(server, "whole")
+        ):
+            assert time.monotonic() < deadline, found
+            await asyncio.sleep(0.03)
 
 
 async def test_spec_suspend_stops_and_resumes_a_run(server, outside):

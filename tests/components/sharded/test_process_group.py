@@ -3,36 +3,20 @@
 import os
 import socket
 
-import psutil
 import pytest
-import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import spawn
+from rank_sockets import on_two_ranks
 
 from agentrl_components.sharded.process_group import MeetingPoint, join_group
 
 LOOPBACK = pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 
 
-def sums_and_sockets(rank, address, out):
-    """Writes the sum of the ranks' numbers, and the addresses on which the process listens."""
-    join_group("gloo", address, rank, 2)
-    number = torch.tensor([1.0 + rank])
-    dist.all_reduce(number)
-    connections = psutil.Process().net_connections()
-    hosts = {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
-    torch.save((number.item(), hosts), out / f"{rank}.pt")
-    dist.destroy_process_group()
-
-
 @LOOPBACK
 def test_ranks_that_meet_on_the_loopback_interface_listen_on_no_other(host, tmp_path):
-    meeting = MeetingPoint(host)
-    spawn(sums_and_sockets, (meeting.address, tmp_path), nprocs=2)
-    for rank in range(2):
-        total, hosts = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
-        assert total == 1.0 + 2.0
-        assert hosts <= {"127.0.0.1", "::1"}
+    for found in on_two_ranks(host, tmp_path):
+        assert found.total == 1.0 + 2.0
+        assert found.hosts <= {"127.0.0.1", "::1"}
 
 
 def test_other_addresses_of_the_machine_do_not_accept_connections_to_the_meeting_point():

@@ -56,7 +56,8 @@ def test_an_object_of_a_dead_jvm_is_freed_without_a_new_connection(
     caplog.set_level("DEBUG", logger="py4j")
     del simulator
     gc.collect()
-    own = [one for one in caplog.records if one.thread == threading.get_ident()]
+    told = [one for one in caplog.records if one.name.startswith("py4j")]
+    own = [one for one in told if one.thread == threading.get_ident()]
     assert not own  # other threads may free objects of other tests meanwhile
 
 

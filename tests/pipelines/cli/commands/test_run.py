@@ -30,7 +30,7 @@ def test_a_run_that_an_alarm_stopped_prints_its_summary_before_the_error(tmp_pat
     shown = " ".join(result.stdout.split())
     assert "random policy before after iteration 2" in shown
     assert "of 4 held-out tasks" in shown
-    assert "alarm at iteration 1:" in shown
+    assert "alarm at iteration 2:" in shown
     assert str(root / "report.html") in shown
     assert "best and last checkpoint file://" in shown
     page = (root / "report.html").read_text(encoding="utf-8")

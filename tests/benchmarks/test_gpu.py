@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from spawned_processes import has_ended
 from started import started
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,7 @@ def test_a_check_ends_with_the_process_that_started_it(tmp_path):
         (check,) = children(checks)
         checks.terminate()
         assert checks.wait(timeout=30) == 128 + signal.SIGTERM
-        assert not check.is_running() or check.status() == psutil.STATUS_ZOMBIE
+        assert has_ended(check.pid)
     assert [one["name"] for one in json.loads(out.read_text())["checks"]] == ["device"]
 
 

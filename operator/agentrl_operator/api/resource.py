@@ -179,8 +179,9 @@ def _platform_mistakes(run: AgentRLRun, platform: Platform) -> Iterator[str]:
     if platform.kueue.admission == "run" and run.spec.compute.queue is not None and needed > limit:
         yield (
             f"spec.environments: the run needs {needed} pod sets of Kueue, and {limit} are "
-            "allowed; give more environments the same cpu and memory, so that they share a pod "
-            "set, or let an administrator raise kueue.maxPodSets, if this Kueue allows more"
+            "allowed; give more environments the same cpu, memory, nodeSelector and tolerations, "
+            "so that they share a pod set, or let an administrator raise kueue.maxPodSets, if this "
+            "Kueue allows more"
         )
 
 

@@ -25,6 +25,7 @@ from ray_bench import (
     train,
 )
 from ray_nodes import started
+from spawned_processes import existing
 
 from agentrl_components.errors import EngineError, RunError, WorkersLostError
 from agentrl_components.ray_workers.calls.results import results
@@ -301,8 +302,7 @@ def test_actors_whose_class_ray_has_deleted_are_ended(ray):
     for key in set(gcs.internal_kv_keys(b"ActorClass", b"fun")) - exported:
         gcs.internal_kv_del(key, False, b"fun")
     assert lifetime.take_over(names, all_or_none=False) == [None, None]
-    processes = [psutil.Process(one) for one in before if psutil.pid_exists(one)]
-    assert psutil.wait_procs(processes, timeout=60)[1] == []
+    assert psutil.wait_procs(existing(before), timeout=60)[1] == []
 
 
 @slow
@@ -371,5 +371,4 @@ def test_actors_outlive_drivers_that_end_or_are_killed_but_not_an_error(own_clus
     samplers_only, last = driver("raise ValueError")
     assert samplers_only == "1 samplers"
     assert (last[0] == first[0], last[1] == first[1]) == (False, True)
-    processes = [psutil.Process(one) for one in last if psutil.pid_exists(one)]
-    assert psutil.wait_procs(processes, timeout=60)[1] == []
+    assert psutil.wait_procs(existing(last), timeout=60)[1] == []

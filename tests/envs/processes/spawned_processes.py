@@ -1,6 +1,7 @@
-"""Processes that the multiprocessing module has spawned, such as those that run environments."""
+"""Processes that the multiprocessing module has spawned, such as those that run environments, and
+whether a process has ended."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import psutil
@@ -13,4 +14,21 @@ def spawned(pid: int | None = None, *, but: Sequence[psutil.Process] = ()) -> li
         with suppress(psutil.NoSuchProcess):  # it has ended meanwhile, or is a zombie
             if one not in but and "spawn_main" in " ".join(one.cmdline()):
                 found.append(one)
+    return found
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended. One that nobody has asked for its exit status has, too."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def existing(pids: Iterable[int]) -> list[psutil.Process]:
+    """The processes among these that exist."""
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
     return found

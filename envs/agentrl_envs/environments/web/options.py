@@ -68,8 +68,8 @@ class WebOptions(BaseModel):
     """File with a JSON list of tasks in WebArena's form, or a folder of one file a task. Needed
     with `sites`. Empty: the generated tasks of this package's sites."""
     evaluation_only: bool = False
-    """Hold out all tasks of `tasks`, so that none is trained on. Else the hash of a task's sites,
-    intent and evaluation decides its split."""
+    """Hold out all tasks of `tasks`, so that none is trained on. Else the hash of a task's sites
+    and intent decides its split."""
     accounts: dict[str, Account] = {}
     """Accounts by site, for tasks that start logged in: `username`, `password` or `password_env`,
     and `path` of the login page."""

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 from blocking_tasks import BlockingTasks, HangingTasks
+from spawned_processes import has_ended
 
 from agentrl_envs.env import Environment, Observation, Task, content_id
 from agentrl_envs.environments.corridor import CorridorEnvironment, CorridorTasks
@@ -175,9 +175,8 @@ if __name__ == "__main__":
     ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=300)
     pid = int(ran.stdout)
     deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        if not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text():
-            return
+    while not has_ended(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
-    raise AssertionError("the worker is still there")
+    if not has_ended(pid):
+        os.kill(pid, signal.SIGKILL)
+        raise AssertionError("the worker is still there")

@@ -5,10 +5,9 @@ import os
 import signal
 from functools import partial
 
-import psutil
 import pytest
 from blocking_tasks import EndlessTasks, HangingTasks, NappingTasks, PausingTasks
-from spawned_processes import spawned
+from spawned_processes import has_ended, spawned
 
 from agentrl_envs.calls.watch import CallWatch
 from agentrl_envs.environments.corridor import CorridorTasks
@@ -110,7 +109,7 @@ async def test_a_call_that_takes_longer_than_the_timeout_ends_its_process_and_no
         with pytest.raises(SessionError, match=lost):
             await step
         async with asyncio.timeout(30):  # it was killed, which takes a moment
-            while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            while not has_ended(process.pid):
                 await asyncio.sleep(0.05)
         assert (await kept.step("left")).wellformed
         assert (await hangs.reset(task)).text == (await kept.reset(task)).text

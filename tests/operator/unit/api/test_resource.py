@@ -84,8 +84,8 @@ def test_a_run_with_more_pod_sets_than_kueue_takes_is_not_accepted():
     assert resource.run is None
     assert resource.mistakes == (
         "spec.environments: the run needs 9 pod sets of Kueue, and 8 are allowed; give more "
-        "environments the same cpu and memory, so that they share a pod set, or let an "
-        "administrator raise kueue.maxPodSets, if this Kueue allows more",
+        "environments the same cpu, memory, nodeSelector and tolerations, so that they share "
+        "a pod set, or let an administrator raise kueue.maxPodSets, if this Kueue allows more",
     )
     newer = Platform(kueue={"admission": "run", "maxPodSets": 9})
     assert many_sizes(newer, queue="training").mistakes == ()

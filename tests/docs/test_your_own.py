@@ -10,7 +10,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+from click.testing import CliRunner
+from dial_server import dial_server
 from repository import ROOT
+
+from agentrl_pipelines.cli.main import main
 
 PAGE = ROOT / "docs/environments/your-own.md"
 BLOCK = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -67,3 +71,10 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path):
             printed = [each.rstrip() for each in run(shlex.split(line), tmp_path).splitlines()]
             assert set(shown) <= set(printed), f"{line}: {printed}"
     assert commands >= 6
+
+
+def test_a_server_as_the_page_describes_it_breaks_no_rule():
+    with dial_server() as url:
+        checked = CliRunner().invoke(main, ["envs", "check", "dial", "--url", url, "--tasks", "5"])
+    assert checked.exit_code == 0, checked.output
+    assert "0 of 20 rules broken" in checked.output

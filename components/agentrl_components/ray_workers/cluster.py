@@ -17,7 +17,6 @@ from agentrl_components.ray_workers.nodes.address import (
     address_towards,
     check_answers,
     check_protocol,
-    host_and_port,
     not_a_head,
 )
 from agentrl_components.ray_workers.nodes.driver_node import DriverNode
@@ -28,6 +27,7 @@ from agentrl_components.ray_workers.nodes.embedded import (
 )
 from agentrl_components.ray_workers.nodes.liveness import Liveness
 from agentrl_components.ray_workers.resources import Reservations
+from agentrl_envs.http.address import host_and_port
 from agentrl_envs.needs import install_extras
 
 _UNIMPLEMENTED = 12

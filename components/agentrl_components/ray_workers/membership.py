@@ -18,8 +18,8 @@ from typing import Protocol
 from agentrl_components.errors import RunError, SpecError
 from agentrl_components.ray_workers.calls.opening import RepeatedNotes
 from agentrl_components.ray_workers.calls.results import check_ray
-from agentrl_components.ray_workers.nodes.address import address_of
 from agentrl_components.ray_workers.resources import Reservations
+from agentrl_envs.http.address import address_of
 
 NOTICED_S = 60.0
 """How long to wait for Ray to count a node that does not answer as dead."""

@@ -18,6 +18,7 @@ from agentrl_envs.client.http import ClientOptions
 from agentrl_envs.client.remote_world import RemoteWorld
 from agentrl_envs.env import Waits, start_programs
 from agentrl_envs.errors import OptionError, SessionError
+from agentrl_envs.http.address import address_of
 from agentrl_envs.protocols.connect import open_world as open_foreign
 from agentrl_envs.registry import needs, task_set
 from agentrl_envs.server.execution.process_world import ProcessWorld
@@ -99,5 +100,4 @@ async def servers(url: str) -> list[str]:
     except socket.gaierror as error:
         raise SessionError(f"{url}: {parts.hostname} has no address: {error}") from error
     hosts = sorted({str(address[0]) for *_, address in found})
-    places = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
-    return [parts._replace(netloc=place).geturl() for place in places]
+    return [parts._replace(netloc=address_of(host, port)).geturl() for host in hosts]

@@ -12,6 +12,7 @@ from typing import Final
 
 import torch.distributed as dist
 
+from agentrl_envs.http.address import address_of, host_and_port
 from agentrl_envs.http.listening import listening_socket
 
 TIMEOUT = timedelta(minutes=45)
@@ -33,8 +34,7 @@ class MeetingPoint:
         """`host`: an address of this machine; other addresses of it do not accept connections."""
         bound = listening_socket(host, 0)
         port = bound.getsockname()[1]
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        """An address of IPv6 is in brackets, as in URLs."""
+        self.address = address_of(host, port)
         self._server = dist.TCPStore(  # type: ignore[attr-defined]
             host,
             port,
@@ -49,10 +49,9 @@ def join_group(backend: str, address: str, rank: int, ranks: int) -> None:
     """Join the process group of `ranks` ranks that meet at the address of a `MeetingPoint`. Returns
     when all have joined. Between ranks of one machine that meet on the loopback interface, Gloo
     uses no other."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
+    host, port = host_and_port(address)
     store = dist.TCPStore(  # type: ignore[attr-defined]
-        host, int(port), is_master=False, wait_for_workers=False, timeout=TIMEOUT
+        host, port, is_master=False, wait_for_workers=False, timeout=TIMEOUT
     )
     with _gloo_on_loopback(host):
         dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=TIMEOUT)
@@ -62,11 +61,11 @@ def join_group(backend: str, address: str, rank: int, ranks: int) -> None:
 def _gloo_on_loopback(host: str) -> Iterator[None]:
     """If `host` is a loopback address, Gloo listens on it alone in the block, unless the user names
     an interface. Otherwise it takes the address that this machine's name has."""
-    chosen = _GLOO_INTERFACE in os.environ or not ipaddress.ip_address(host).is_loopback
-    if not chosen:
-        os.environ[_GLOO_INTERFACE] = _LOOPBACK
+    if _GLOO_INTERFACE in os.environ or not ipaddress.ip_address(host).is_loopback:
+        yield
+        return
+    os.environ[_GLOO_INTERFACE] = _LOOPBACK
     try:
         yield
     finally:
-        if not chosen:
-            del os.environ[_GLOO_INTERFACE]
+        del os.environ[_GLOO_INTERFACE]

@@ -17,9 +17,14 @@ from agentrl_envs.http.received import short
 
 REWARD_TOLERANCE = 1e-6
 """How far the sum of an episode's rewards may leave [0, 1] by floating-point rounding."""
-
 CHARS_AROUND = 40
 """Characters that an error message shows on each side of one that cannot be encoded."""
+
+
+def score_of(share: float) -> float:
+    """The score of an episode that has earned a share of the full score. It is 1 also where the
+    share is a sum that rounding has left below: ten rewards of 0.1 sum to 0.9999999999999999."""
+    return 1.0 if share >= 1 - REWARD_TOLERANCE else share
 
 
 class AnswerChecker:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
-from agentrl_envs.calls.answer_check import REWARD_TOLERANCE
+from agentrl_envs.calls.answer_check import score_of
 from agentrl_envs.env import Observation, Split, Step, Task, content_id, split_of
 from agentrl_envs.environments.react_reply import action_of
 from agentrl_envs.errors import ContractError, OptionError, TaskError
@@ -183,9 +183,7 @@ class GymnasiumSession:
             self._env = None
 
     def _step(self, seen: Observation, *, wellformed: bool) -> Step:
-        share = self._return / self._tasks.options.best_return
-        # Ten rewards of 0.1 sum to 0.9999999999999999.
-        score = 1.0 if share >= 1 - REWARD_TOLERANCE else max(0.0, share)
+        score = max(0.0, score_of(self._return / self._tasks.options.best_return))
         reward, self._score = score - self._score, score
         return Step(
             observation=seen,

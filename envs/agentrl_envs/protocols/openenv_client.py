@@ -26,7 +26,7 @@ from websockets.exceptions import (
     WebSocketException,
 )
 
-from agentrl_envs.calls.answer_check import REWARD_TOLERANCE
+from agentrl_envs.calls.answer_check import score_of
 from agentrl_envs.env import Observation
 from agentrl_envs.errors import (
     CapacityError,
@@ -157,9 +157,7 @@ class OpenEnvConnection:
                 "must be a boolean and a number or null"
             )
         self._total += float(reward or 0.0)
-        share = self._total / self._options.full_score
-        # Ten rewards of 0.1 sum to 0.9999999999999999.
-        score = 1.0 if share >= 1 - REWARD_TOLERANCE else share
+        score = score_of(self._total / self._options.full_score)
         return Answer(
             observation=Observation(text=self._text(data)),
             score=score,

@@ -22,7 +22,7 @@ from agentrl_envs.http.answers import (
 )
 from agentrl_envs.http.received import parse_json, short
 from agentrl_envs.protocol import EnvironmentResponse, RenewalRequest
-from agentrl_envs.protocols.agentgym_client import JsonServer
+from agentrl_envs.protocols.agentgym_json import JsonServer
 from agentrl_envs.protocols.openenv_client import connect
 from agentrl_envs.protocols.options import OpenEnvOptions
 

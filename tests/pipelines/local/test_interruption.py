@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from corridor_run import forked, manifest
 from local_run import run_and_kill, run_to_end, run_with_sigint
+from spawned_processes import has_ended
 from started import started
 
 from agentrl_components.errors import Stopped
@@ -73,14 +74,6 @@ def children(pid: int) -> list[int]:
     for one in found:  # grows during the loop
         found += [child for child, parent in parents.items() if parent == one]
     return found[1:]
-
-
-def alive(pid: int) -> bool:
-    """Whether process `pid` runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
@@ -168,7 +161,7 @@ def test_workers_exit_when_the_run_is_killed(tmp_path):
     with forked(run_local, run, tmp_path, SilentProgressView(), MemoryTracker()) as process:
         assert wait_until(lambda: len(children(process.pid)) >= 2, 300)
         workers = children(process.pid)
-    assert wait_until(lambda: not any(map(alive, workers)), 300)
+    assert wait_until(lambda: all(map(has_ended, workers)), 300)
 
 
 @pytest.mark.slow
@@ -204,7 +197,7 @@ def test_a_run_interrupted_killed_and_resumed_with_two_workers_equals_one_worker
         assert len(descendants) >= 2
         victim.kill()
         victim.communicate(timeout=600)
-        assert wait_until(lambda: not any(map(alive, descendants)), 300)
+        assert wait_until(lambda: all(map(has_ended, descendants)), 300)
 
     with started(command) as last:
         output, _ = last.communicate(timeout=600)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from agentrl_components.ray_workers.calls.silence import SilenceWatch
 from agentrl_components.ray_workers.hand_over.buckets import BUCKET_BYTES
+from agentrl_envs.http.address import host_and_port
 
 PACKED = {
     "packed": True,
@@ -91,5 +92,5 @@ class SamplersClient:
 
 def meeting(address: str) -> dict[str, Any]:
     """Where a process group meets, in vLLM's words."""
-    host, _, port = address.rpartition(":")
-    return {"master_address": host.strip("[]"), "master_port": int(port)}
+    host, port = host_and_port(address)
+    return {"master_address": host, "master_port": port}

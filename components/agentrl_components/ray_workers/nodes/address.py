@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
-from urllib.parse import urlsplit
 
 from agentrl_components.errors import RunError
+from agentrl_envs.http.address import address_of, host_and_port
 
 ANSWER_S = 10.0
 """How long an address may take to accept a connection."""
@@ -36,18 +36,6 @@ class ReservedPort:
     def release(self) -> None:
         """Let the system give the port to others, once nobody listens on it."""
         self._socket.close()
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """Host and port of `compute.ray` where it is an address."""
-    parts = urlsplit(f"//{address}")
-    return parts.hostname or "", parts.port or 0
-
-
-def address_of(host: str, port: int) -> str:
-    """The address of a host and a port, of which `host_and_port` gives the parts. An address of
-    IPv6 is in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_answers(address: str) -> None:

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from agentrl_components.errors import RunError
-from agentrl_components.ray_workers.nodes.address import address_of, address_towards
+from agentrl_components.ray_workers.nodes.address import address_towards
 from agentrl_components.ray_workers.nodes.temporary_folder import temporary_folder
 from agentrl_components.storage.scratch import PREFIX, ScratchFolder
+from agentrl_envs.http.address import address_of
 
 FOLDER = f"{PREFIX}12345678"
 """A name as long as that of the node's folder."""

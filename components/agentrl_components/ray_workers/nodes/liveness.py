@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from agentrl_components.errors import RunError, WorkersLostError
-from agentrl_components.ray_workers.nodes.address import host_and_port
+from agentrl_envs.http.address import host_and_port
 
 HEAD_S = 20.0
 """How long the head may be unreachable by default. Ray ends this process after 60 s."""

@@ -92,6 +92,7 @@ def serve(
 
     from agentrl_envs import registry
     from agentrl_envs.errors import OptionError
+    from agentrl_envs.http.address import address_of
     from agentrl_envs.server import run as server
     from agentrl_envs.server.app import ServerOptions, create_app
     from agentrl_envs.server.execution.executor import Executor
@@ -131,7 +132,7 @@ def serve(
         if workers
         else ThreadExecutor(tasks, threads=threads)
     )
-    shown = f"[{host}]" if ":" in host else host
-    echo(f"{name} on http://{shown}:{bound.getsockname()[1]}, {capacity} sessions", err=True)
+    shown = address_of(host, bound.getsockname()[1])
+    echo(f"{name} on http://{shown}, {capacity} sessions", err=True)
     app = create_app(tasks, environments, settings, gateway=gateway)
     server.serve(app, bound, websockets=protocol == "openenv")

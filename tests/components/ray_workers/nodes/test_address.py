@@ -10,10 +10,9 @@ from agentrl_components.errors import RunError
 from agentrl_components.ray_workers.hand_over.nccl_client import meeting
 from agentrl_components.ray_workers.nodes.address import (
     ReservedPort,
-    address_of,
     check_protocol,
-    host_and_port,
 )
+from agentrl_envs.http.address import address_of, host_and_port
 
 BOTH = pytest.mark.parametrize(
     ("host", "address"),
